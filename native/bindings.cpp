@@ -1,0 +1,187 @@
+// The only file that knows Python. Long calls release the GIL; errors travel as exceptions that the adapter translates.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/function.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <chrono>
+#include <memory>
+#include <stdexcept>
+
+#include "engine.h"
+#include "probe.h"
+
+namespace nb = nanobind;
+using namespace outrider;
+
+namespace {
+
+using TableRow = std::tuple<std::string, int, std::vector<int64_t>, uint64_t, uint64_t, int>;
+using SegmentRow = std::tuple<int, std::vector<int>, std::vector<int>>;
+
+// A new array that owns its memory.
+template <class T>
+struct Owned {
+    T* data;
+    nb::capsule owner;
+    explicit Owned(size_t n) : data(new T[n]), owner(data, [](void* p) noexcept { delete[] static_cast<T*>(p); }) {}
+    nb::ndarray<nb::numpy, T> array(std::initializer_list<size_t> shape) { return nb::ndarray<nb::numpy, T>(data, shape, owner); }
+};
+
+std::unique_ptr<Engine> load(const std::vector<std::string>& paths, const std::vector<TableRow>& rows, const HyperParameters& hyper, int threads, int n_context,
+                             int n_sequences, const std::string& isa) {
+    std::vector<TensorEntry> table;
+    for (const auto& [name, type, shape, offset, bytes, file] : rows) table.push_back({name, type, shape, offset, bytes, file});
+    if (threads < 1 || threads > 256) throw std::invalid_argument("threads must be 1 to 256");
+    if (n_context < 1 || n_sequences < 1) throw std::invalid_argument("context and sequences must be positive");
+    nb::gil_scoped_release release;
+    return std::make_unique<Engine>(paths, table, hyper, EngineOptions{threads, n_context, n_sequences, isa});
+}
+
+// Asks Python at most every 10 ms: taking the GIL once per layer could cost more than the layer.
+class CancelCheck {
+public:
+    explicit CancelCheck(nb::handle callable) : callable_(callable) {}
+    bool operator()() {
+        const auto now = std::chrono::steady_clock::now();
+        if (now - last_ < std::chrono::milliseconds(10)) return false;
+        last_ = now;
+        nb::gil_scoped_acquire acquire;
+        return nb::cast<bool>(callable_());
+    }
+
+private:
+    nb::handle callable_;
+    std::chrono::steady_clock::time_point last_{};
+};
+
+bool evaluate(Engine& engine, const std::vector<SegmentRow>& rows, nb::object cancelled) {
+    std::vector<Segment> segments;
+    for (const auto& [sequence, tokens, parents] : rows) segments.push_back({sequence, tokens, parents});
+    std::function<bool()> check;
+    if (!cancelled.is_none()) check = CancelCheck(cancelled);
+    nb::gil_scoped_release release;
+    return engine.forward.run(segments, check);
+}
+
+nb::ndarray<nb::numpy, float> logits(Engine& engine, const std::vector<int>& nodes) {
+    const auto n = size_t(engine.weights.hyper.vocabulary);
+    Owned<float> out(nodes.size() * n);
+    {
+        nb::gil_scoped_release release;
+        const auto rows = engine.forward.logits(nodes);
+        for (size_t i = 0; i < rows.size(); i++) std::copy(rows[i], rows[i] + n, out.data + i * n);
+    }
+    return out.array({nodes.size(), n});
+}
+
+nb::ndarray<nb::numpy, int64_t> argmax(Engine& engine, const std::vector<int>& nodes) {
+    Owned<int64_t> out(nodes.size());
+    {
+        nb::gil_scoped_release release;
+        const auto rows = row_statistics(engine.forward.logits(nodes), engine.weights.hyper.vocabulary, engine.kernels, engine.pool, false);
+        for (size_t i = 0; i < rows.size(); i++) out.data[i] = rows[i].argmax;
+    }
+    return out.array({nodes.size()});
+}
+
+nb::ndarray<nb::numpy, double> logsumexp(Engine& engine, const std::vector<int>& nodes) {
+    Owned<double> out(nodes.size());
+    {
+        nb::gil_scoped_release release;
+        const auto rows = row_statistics(engine.forward.logits(nodes), engine.weights.hyper.vocabulary, engine.kernels, engine.pool, true);
+        for (size_t i = 0; i < rows.size(); i++) out.data[i] = rows[i].logsumexp;
+    }
+    return out.array({nodes.size()});
+}
+
+nb::tuple top_k_rows(Engine& engine, const std::vector<int>& nodes, int k) {
+    const int n = engine.weights.hyper.vocabulary;
+    if (k < 1 || k > n) throw std::invalid_argument("k must be 1 to the size of the vocabulary");
+    Owned<int64_t> ids(nodes.size() * size_t(k));
+    Owned<float> values(nodes.size() * size_t(k));
+    {
+        nb::gil_scoped_release release;
+        const auto rows = engine.forward.logits(nodes);
+        engine.pool.run([&](int thread) {
+            for (size_t i = size_t(thread); i < rows.size(); i += size_t(engine.pool.size())) top_k(rows[i], n, k, ids.data + i * size_t(k), values.data + i * size_t(k));
+        });
+    }
+    return nb::make_tuple(ids.array({nodes.size(), size_t(k)}), values.array({nodes.size(), size_t(k)}));
+}
+
+nb::ndarray<nb::numpy, float> unpacked_row(const Engine& engine, const std::string& name, int row) {
+    const Matrix* matrix = engine.weights.find(name);
+    if (!matrix || row < 0 || row >= matrix->rows) throw std::invalid_argument("no such tensor or row");
+    Owned<float> out(size_t(matrix->columns));
+    matrix->unpack_row(row, out.data);
+    return out.array({size_t(matrix->columns)});
+}
+
+nb::ndarray<nb::numpy, float> hidden_row(const Engine& engine, int row) {
+    if (row < 0 || row >= engine.forward.n_rows()) throw std::invalid_argument("no such row");
+    const auto n = size_t(engine.weights.hyper.embedding);
+    Owned<float> out(n);
+    std::copy(engine.forward.hidden(row), engine.forward.hidden(row) + n, out.data);
+    return out.array({n});
+}
+
+std::vector<std::string> instruction_sets() {
+    std::vector<std::string> names;
+    for (const Kernels* set : usable_kernels()) names.push_back(set->name);
+    return names;
+}
+
+}  // namespace
+
+NB_MODULE(_core, m) {
+    m.doc() = "Outrider's native CPU engine: weights in panels, one pass for rows of several sequences.";
+    nb::class_<HyperParameters>(m, "HyperParameters")
+        .def(nb::init<>())
+        .def_rw("layers", &HyperParameters::layers)
+        .def_rw("embedding", &HyperParameters::embedding)
+        .def_rw("feed_forward", &HyperParameters::feed_forward)
+        .def_rw("heads", &HyperParameters::heads)
+        .def_rw("kv_heads", &HyperParameters::kv_heads)
+        .def_rw("head", &HyperParameters::head)
+        .def_rw("context", &HyperParameters::context)
+        .def_rw("vocabulary", &HyperParameters::vocabulary)
+        .def_rw("epsilon", &HyperParameters::epsilon)
+        .def_rw("rope_base", &HyperParameters::rope_base)
+        .def_rw("rope_scale", &HyperParameters::rope_scale)
+        .def_rw("rope_dimensions", &HyperParameters::rope_dimensions)
+        .def_rw("rope_neox", &HyperParameters::rope_neox);
+    nb::class_<Engine>(m, "Engine")
+        .def_prop_ro("isa", [](const Engine& e) { return std::string(e.kernels.name); })
+        .def_prop_ro("threads", [](const Engine& e) { return e.pool.size(); })
+        .def_prop_ro("weight_bytes", [](const Engine& e) { return e.weights.bytes(); })
+        .def_prop_ro("bytes_per_pass", [](const Engine& e) { return e.weights.bytes_per_pass(); })
+        .def_prop_ro("cache_bytes", [](const Engine& e) { return e.cache.bytes(); })
+        .def("open", [](Engine& e) { return e.cache.open(); })
+        .def("close", [](Engine& e, int id) { e.cache.close(id); })
+        .def("length", [](Engine& e, int id) { return e.cache.at(id).length; })
+        .def("reserve", [](Engine& e, int id, int n) { return e.cache.reserve(e.cache.at(id), n); })
+        .def("fork", [](Engine& e, int id, int length) { return e.cache.fork(id, length); })
+        .def("truncate", [](Engine& e, int id, int length) { e.cache.truncate(e.cache.at(id), length); })
+        .def("commit", [](Engine& e, int id, const std::vector<int>& nodes) { e.cache.commit(e.cache.at(id), nodes); })
+        .def("evaluate", &evaluate, nb::arg("segments"), nb::arg("cancelled").none())
+        .def("logits", &logits)
+        .def("argmax", &argmax)
+        .def("logsumexp", &logsumexp)
+        .def("top_k", &top_k_rows)
+        .def("unpacked_row", &unpacked_row)
+        .def("hidden_row", &hidden_row);
+    m.def("load", &load);
+    m.def("instruction_sets", &instruction_sets);
+    m.def("allowed_cpus", &allowed_cpus);
+    m.def("supported_types", [] {
+        std::vector<int> types;
+        for (int f = 0; f < kFormats; f++) types.push_back(format_info(Format(f)).type);
+        return types;
+    });
+    m.def("stream_gb_per_s", [](int threads, size_t bytes) { nb::gil_scoped_release release; return stream_gb_per_s(threads, bytes); });
+    m.def("int8_gmac_per_s", [](int threads, const std::string& isa) { nb::gil_scoped_release release; return int8_gmac_per_s(threads, choose_kernels(isa)); });
+}

@@ -1,0 +1,427 @@
+#include "forward.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+
+namespace outrider {
+
+namespace {
+
+constexpr int kChunkedRows = 16;  // up to this many rows attention is split by chunks of keys, above by rows
+constexpr int kRowTile = 8;       // rows of one attention item above
+
+int padded16(int n) { return (n + 15) / 16 * 16; }
+
+struct Range {
+    int begin, end;
+};
+
+// A thread's own contiguous part of n items.
+Range share(int n, int thread, int n_threads) { return {int(int64_t(n) * thread / n_threads), int(int64_t(n) * (thread + 1) / n_threads)}; }
+
+void mark(const Matrix& matrix, bool (&kinds)[kActivationKinds]) { kinds[int(matrix.info->activation)] = true; }
+
+}  // namespace
+
+Forward::Forward(const Weights& weights, Cache& cache, const Kernels& kernels, Pool& pool)
+    : weights_(weights), hyper_(weights.hyper), cache_(cache), kernels_(kernels), pool_(pool), width_(Activations::padded(hyper_.embedding)),
+      inner_(Activations::padded(hyper_.feed_forward)), q_width_(Activations::padded(hyper_.heads * hyper_.head)),
+      kv_width_(padded16(hyper_.kv_heads * hyper_.head)), group_(hyper_.heads / hyper_.kv_heads), scratch_(size_t(pool.size())) {
+    for (int i = 0; i < hyper_.rope_dimensions / 2; i++) {
+        double frequency = std::pow(double(hyper_.rope_base), -2.0 * i / hyper_.rope_dimensions) * double(hyper_.rope_scale);
+        if (!weights.rope_factors.empty()) frequency /= double(weights.rope_factors[size_t(i)]);
+        inverse_frequency_.push_back(frequency);
+    }
+    for (Scratch& s : scratch_) {
+        s.scores.ensure(kMaxTile * kChunk);
+        s.row.ensure(size_t(std::max({width_, inner_, q_width_})));
+        s.out.ensure(size_t(kRowTile) * size_t(group_) * kMaxHead);
+        s.max.ensure(size_t(kRowTile) * size_t(group_));
+        s.sum.ensure(size_t(kRowTile) * size_t(group_));
+        s.halves.ensure(2 * kMaxHead);
+        s.keys.ensure(kChunk * kMaxHead);
+        s.values.ensure(kChunk * kMaxHead);
+    }
+}
+
+void Forward::prepare(const std::vector<Segment>& segments) {
+    parts_.clear();
+    rows_.clear();
+    std::vector<bool> seen(size_t(cache_.n_sequences()));
+    for (const Segment& segment : segments) {
+        Sequence& sequence = cache_.at(segment.sequence);
+        if (seen[size_t(segment.sequence)]) throw std::invalid_argument("a sequence appears twice in one pass");
+        seen[size_t(segment.sequence)] = true;
+        if (!sequence.parents.empty()) throw std::invalid_argument("rows of an earlier pass were neither committed nor dropped");
+        const int n = int(segment.tokens.size());
+        if (!n || segment.parents.size() != segment.tokens.size()) throw std::invalid_argument("a segment needs tokens, and a parent for each");
+        Part part{&segment, &sequence, int(rows_.size()), n, sequence.length, true};
+        for (int i = 0; i < n; i++) {
+            const int parent = segment.parents[size_t(i)], token = segment.tokens[size_t(i)];
+            if (parent < -1 || parent >= i) throw std::invalid_argument("parents must be earlier rows or -1");
+            if (token < 0 || token >= hyper_.vocabulary) throw std::invalid_argument("token id " + std::to_string(token) + " is outside the vocabulary");
+            part.chain = part.chain && parent == i - 1;
+            const int position = parent < 0 ? sequence.length : rows_[size_t(part.first_row + parent)].position + 1;
+            rows_.push_back({int(parts_.size()), i, position, token});
+        }
+        parts_.push_back(part);
+    }
+    if (rows_.empty()) throw std::invalid_argument("a pass needs at least one row");
+    for (Part& part : parts_)
+        if (!cache_.reserve(*part.sequence, part.n_rows)) throw std::length_error("the sequence has no room for " + std::to_string(part.n_rows) + " more positions");
+
+    n_rows_ = int(rows_.size());
+    tiling_ = Tiling(n_rows_);
+    by_chunk_ = n_rows_ <= kChunkedRows;
+    n_chunks_ = 0;
+    for (const Row& row : rows_) n_chunks_ = std::max(n_chunks_, row.position / kChunk + 1);
+    const auto n = size_t(n_rows_);
+    hidden_.ensure(n * size_t(width_));
+    q_.ensure(n * size_t(q_width_));
+    k_.ensure(n * size_t(kv_width_));
+    v_.ensure(n * size_t(kv_width_));
+    mixed_.ensure(n * size_t(q_width_));
+    gate_.ensure(n * size_t(inner_));
+    up_.ensure(n * size_t(inner_));
+    rope_.ensure(n * size_t(hyper_.rope_dimensions));
+    const size_t n_queries = n * size_t(hyper_.heads), n_partials = by_chunk_ ? n_queries * size_t(n_chunks_) : 1;
+    queries_.ensure(n_queries * kMaxHead);
+    state_out_.ensure(n_queries * kMaxHead);
+    state_max_.ensure(n_queries);
+    state_sum_.ensure(n_queries);
+    chunk_out_.ensure(n_partials * kMaxHead);
+    chunk_max_.ensure(n_partials);
+    chunk_sum_.ensure(n_partials);
+    for (int kind = 0; kind < kActivationKinds; kind++) {
+        activations_[kind].ensure(n_rows_, std::max(width_, q_width_));
+        inner_activations_[kind].ensure(n_rows_, inner_);
+    }
+    fill_rope();
+    slot_of_row_.assign(n, -1);
+    n_slots_ = 0;
+}
+
+void Forward::fill_rope() {
+    const int half = hyper_.rope_dimensions / 2;
+    for (int r = 0; r < n_rows_; r++) {
+        float* to = rope_.data() + size_t(r) * size_t(2 * half);
+        for (int i = 0; i < half; i++) {
+            const double angle = rows_[size_t(r)].position * inverse_frequency_[size_t(i)];
+            to[i] = float(std::cos(angle));
+            to[half + i] = float(std::sin(angle));
+        }
+    }
+}
+
+bool Forward::run(const std::vector<Segment>& segments, const std::function<bool()>& cancelled) {
+    n_rows_ = 0;
+    prepare(segments);
+    std::atomic<bool> stop{false};
+    pool_.run([&](int thread) {
+        embed(thread);
+        pool_.barrier();
+        for (int index = 0; index < hyper_.layers; index++) {
+            layer(index, thread);
+            if (thread == 0 && cancelled && cancelled()) stop.store(true);
+            pool_.barrier();
+            if (stop.load()) return;
+        }
+    });
+    if (stop.load()) {
+        n_rows_ = 0;
+        return false;
+    }
+    for (const Part& part : parts_) part.sequence->parents = part.segment->parents;
+    return true;
+}
+
+void Forward::embed(int thread) {
+    const Range rows = share(n_rows_, thread, pool_.size());
+    for (int r = rows.begin; r < rows.end; r++) weights_.embedding.unpack_row(rows_[size_t(r)].token, hidden_.data() + size_t(r) * size_t(width_));
+}
+
+// Norm (where given) and quantisation of whole rows, for the kinds of activations that the next matrices want.
+void Forward::quantise_rows(const Vector* norm, const float* x, int columns, int stride, bool (&kinds)[kActivationKinds], int thread) {
+    const Range rows = share(n_rows_, thread, pool_.size());
+    float* buffer = scratch_[size_t(thread)].row.data();
+    for (int r = rows.begin; r < rows.end; r++) {
+        const float* row = x + size_t(r) * size_t(stride);
+        if (norm) {
+            kernels_.normalise(row, norm->data(), columns, hyper_.epsilon, buffer);
+            row = buffer;
+        }
+        const int tile = tiling_.tile_of(r), first = tiling_.first(tile), n = tiling_.size(tile);
+        for (int kind = 0; kind < kActivationKinds; kind++)
+            if (kinds[kind]) kernels_.quantise[kind](row, columns, activations_[kind].tile(ActivationKind(kind), first, n), r - first, n);
+    }
+}
+
+// silu(gate) x up and its quantisation, in blocks of 256 columns.
+void Forward::quantise_gate(bool (&kinds)[kActivationKinds], int thread) {
+    const int columns = hyper_.feed_forward, n_blocks = (columns + 255) / 256;
+    const Range items = share(n_rows_ * n_blocks, thread, pool_.size());
+    float* buffer = scratch_[size_t(thread)].row.data();
+    for (int item = items.begin; item < items.end; item++) {
+        const int r = item / n_blocks, column = item % n_blocks * 256, n = std::min(256, columns - column);
+        const size_t at = size_t(r) * size_t(inner_) + size_t(column);
+        kernels_.gate(gate_.data() + at, up_.data() + at, n, buffer);
+        const int tile = tiling_.tile_of(r), first = tiling_.first(tile), tile_rows = tiling_.size(tile);
+        for (int kind = 0; kind < kActivationKinds; kind++)
+            if (kinds[kind])
+                kernels_.quantise[kind](buffer, n, inner_activations_[kind].tile(ActivationKind(kind), first, tile_rows, column), r - first, tile_rows);
+    }
+}
+
+// The row groups of all targets, one contiguous part per thread: each thread streams its own weights.
+void Forward::multiply(const std::vector<Target>& targets, const Tiling& tiling, const Activations* inputs, int thread) const {
+    int total = 0;
+    for (const Target& target : targets) total += target.matrix->n_groups;
+    Range mine = share(total, thread, pool_.size());
+    int base = 0;
+    for (const Target& target : targets) {
+        const Matrix& m = *target.matrix;
+        const int begin = std::max(mine.begin - base, 0), end = std::min(mine.end - base, m.n_groups);
+        base += m.n_groups;
+        const ActivationKind kind = m.info->activation;
+        for (int g = begin; g < end; g++)
+            for (int tile = 0; tile < tiling.n_tiles; tile++) {
+                const int first = tiling.first(tile), n = tiling.size(tile);
+                MultiplyJob job{m.group(g), m.n_panels, inputs[int(kind)].tile(kind, first, n), target.y + size_t(first) * size_t(target.stride) + g * kPanelRows,
+                                target.stride, target.bias && !target.bias->empty() ? target.bias->data() + g * kPanelRows : nullptr, target.accumulate};
+                kernels_.multiply[m.info->format][n - 1](job);
+            }
+    }
+}
+
+void Forward::layer(int index, int thread) {
+    const Layer& l = weights_.layers[size_t(index)];
+    bool qkv_kinds[kActivationKinds] = {}, output_kinds[kActivationKinds] = {}, gate_kinds[kActivationKinds] = {}, down_kinds[kActivationKinds] = {};
+    mark(l.query, qkv_kinds), mark(l.key, qkv_kinds), mark(l.value, qkv_kinds);
+    mark(l.output, output_kinds);
+    mark(l.gate, gate_kinds), mark(l.up, gate_kinds);
+    mark(l.down, down_kinds);
+
+    quantise_rows(&l.attention_norm, hidden_.data(), hyper_.embedding, width_, qkv_kinds, thread);
+    pool_.barrier();
+    multiply({{&l.query, q_.data(), q_width_, &l.query_bias, false}, {&l.key, k_.data(), kv_width_, &l.key_bias, false}, {&l.value, v_.data(), kv_width_, &l.value_bias, false}},
+             tiling_, activations_, thread);
+    pool_.barrier();
+    const Range rows = share(n_rows_ * hyper_.kv_heads, thread, pool_.size());
+    for (int item = rows.begin; item < rows.end; item++) rotate(index, item, thread);
+    pool_.barrier();
+    attention(index, thread);
+    pool_.barrier();
+    quantise_rows(nullptr, mixed_.data(), hyper_.heads * hyper_.head, q_width_, output_kinds, thread);
+    pool_.barrier();
+    multiply({{&l.output, hidden_.data(), width_, &l.output_bias, true}}, tiling_, activations_, thread);
+    pool_.barrier();
+    quantise_rows(&l.feed_forward_norm, hidden_.data(), hyper_.embedding, width_, gate_kinds, thread);
+    pool_.barrier();
+    multiply({{&l.gate, gate_.data(), inner_, nullptr, false}, {&l.up, up_.data(), inner_, nullptr, false}}, tiling_, activations_, thread);
+    pool_.barrier();
+    quantise_gate(down_kinds, thread);
+    pool_.barrier();
+    multiply({{&l.down, hidden_.data(), width_, nullptr, true}}, tiling_, inner_activations_, thread);
+}
+
+void Forward::rotate_head(float* x, int row) const {
+    const int half = hyper_.rope_dimensions / 2;
+    const float *cosine = rope_.data() + size_t(row) * size_t(2 * half), *sine = cosine + half;
+    for (int i = 0; i < half; i++) {
+        float &a = hyper_.rope_neox ? x[i] : x[2 * i], &b = hyper_.rope_neox ? x[i + half] : x[2 * i + 1];
+        const float old_a = a, old_b = b;
+        a = old_a * cosine[i] - old_b * sine[i];
+        b = old_a * sine[i] + old_b * cosine[i];
+    }
+}
+
+// Positions into queries and keys of one row and KV head; keys and values into the cache.
+void Forward::rotate(int layer, int item, int thread) {
+    const int r = item / hyper_.kv_heads, kv_head = item % hyper_.kv_heads, head = hyper_.head;
+    const Row& row = rows_[size_t(r)];
+    const Part& part = parts_[size_t(row.part)];
+    const Layer& l = weights_.layers[size_t(layer)];
+    const float factor = 1.0f / std::sqrt(float(head));
+    for (int g = 0; g < group_; g++) {
+        float* q = q_.data() + size_t(r) * size_t(q_width_) + size_t(kv_head * group_ + g) * size_t(head);
+        if (!l.query_norm.empty()) kernels_.normalise(q, l.query_norm.data(), head, hyper_.epsilon, q);
+        rotate_head(q, r);
+        kernels_.scale(q, head, factor, queries_.data() + (query_at(kv_head, r) + size_t(g)) * kMaxHead);
+    }
+    float* k = k_.data() + size_t(r) * size_t(kv_width_) + size_t(kv_head) * size_t(head);
+    const float* v = v_.data() + size_t(r) * size_t(kv_width_) + size_t(kv_head) * size_t(head);
+    if (!l.key_norm.empty()) kernels_.normalise(k, l.key_norm.data(), head, hyper_.epsilon, k);
+    rotate_head(k, r);
+    uint16_t *key = scratch_[size_t(thread)].halves.data(), *value = key + kMaxHead;
+    kernels_.to_half(k, head, key);
+    kernels_.to_half(v, head, value);
+    const int slot = part.base + row.node;
+    const Page& page = part.sequence->page(slot);
+    write_position(page.keys(layer, kv_head), page.values(layer, kv_head), head, slot % kChunk, key, value);
+}
+
+// Attention results are folded chunk by chunk in the order of positions, whichever way the work is spread.
+void Forward::attention(int layer, int thread) {
+    const int n_threads = pool_.size(), kv_heads = hyper_.kv_heads;
+    Scratch& s = scratch_[size_t(thread)];
+    if (by_chunk_) {
+        int item = 0;
+        for (int p = 0; p < int(parts_.size()); p++)
+            for (int chunk = 0; chunk < n_chunks_; chunk++)
+                for (int kv_head = 0; kv_head < kv_heads; kv_head++, item++) {
+                    if (item % n_threads != thread) continue;
+                    const size_t at = size_t(chunk) * size_t(n_rows_) * size_t(hyper_.heads) + query_at(kv_head, parts_[size_t(p)].first_row);
+                    attend(layer, {p, kv_head, chunk, parts_[size_t(p)].first_row, parts_[size_t(p)].n_rows}, chunk_out_.data() + at * kMaxHead,
+                           chunk_max_.data() + at, chunk_sum_.data() + at, thread);
+                }
+        pool_.barrier();
+        const Range heads = share(n_rows_ * hyper_.heads, thread, n_threads);
+        for (int i = heads.begin; i < heads.end; i++) {
+            const int r = i / hyper_.heads, head = i % hyper_.heads;
+            const size_t query = query_at(head / group_, r) + size_t(head % group_), step = size_t(n_rows_) * size_t(hyper_.heads);
+            for (int chunk = 1; chunk <= rows_[size_t(r)].position / kChunk; chunk++) {
+                const size_t at = size_t(chunk) * step + query;
+                kernels_.fold(chunk_out_.data() + query * kMaxHead, chunk_max_.data() + query, chunk_sum_.data() + query, chunk_out_.data() + at * kMaxHead,
+                              chunk_max_.data()[at], chunk_sum_.data()[at], hyper_.head);
+            }
+            kernels_.scale(chunk_out_.data() + query * kMaxHead, hyper_.head, 1.0f / chunk_sum_.data()[query],
+                           mixed_.data() + size_t(r) * size_t(q_width_) + size_t(head) * size_t(hyper_.head));
+        }
+        return;
+    }
+    int item = 0;
+    for (int p = 0; p < int(parts_.size()); p++)
+        for (int first = 0; first < parts_[size_t(p)].n_rows; first += kRowTile)
+            for (int kv_head = 0; kv_head < kv_heads; kv_head++, item++) {
+                if (item % n_threads != thread) continue;
+                const int first_row = parts_[size_t(p)].first_row + first, n = std::min(kRowTile, parts_[size_t(p)].n_rows - first);
+                const size_t state = query_at(kv_head, first_row);
+                int last_chunk = 0;
+                for (int r = first_row; r < first_row + n; r++) last_chunk = std::max(last_chunk, rows_[size_t(r)].position / kChunk);
+                for (int chunk = 0; chunk <= last_chunk; chunk++) {
+                    float *out = chunk ? s.out.data() : state_out_.data() + state * kMaxHead, *max = chunk ? s.max.data() : state_max_.data() + state,
+                          *sum = chunk ? s.sum.data() : state_sum_.data() + state;
+                    attend(layer, {p, kv_head, chunk, first_row, n}, out, max, sum, thread);
+                    if (!chunk) continue;
+                    for (int i = 0; i < n * group_; i++)
+                        if (rows_[size_t(first_row + i / group_)].position / kChunk >= chunk)
+                            kernels_.fold(state_out_.data() + (state + size_t(i)) * kMaxHead, state_max_.data() + state + i, state_sum_.data() + state + i,
+                                          out + size_t(i) * kMaxHead, max[i], sum[i], hyper_.head);
+                }
+                for (int i = 0; i < n * group_; i++)
+                    kernels_.scale(state_out_.data() + (state + size_t(i)) * kMaxHead, hyper_.head, 1.0f / state_sum_.data()[state + size_t(i)],
+                                   mixed_.data() + size_t(first_row + i / group_) * size_t(q_width_) + size_t(kv_head * group_ + i % group_) * size_t(hyper_.head));
+            }
+}
+
+// One chunk of keys for the rows of a span. Rows that see the whole chunk share its keys; the others go one by one.
+void Forward::attend(int layer, const Span& span, float* out, float* max, float* sum, int thread) {
+    const Part& part = parts_[size_t(span.part)];
+    const int start = span.chunk * kChunk;
+    auto at = [&](int row) { return size_t(row - span.first_row) * size_t(group_); };
+    int row = span.first_row;
+    const int end = span.first_row + span.n_rows;
+    while (row < end) {
+        const int position = rows_[size_t(row)].position;
+        if (position < start) {
+            row++;
+            continue;
+        }
+        const int committed = std::min(part.base - start, kChunk), visible = std::min(position + 1 - start, kChunk);
+        if (part.chain || committed >= kChunk) {
+            int n = 1;
+            while (visible == kChunk && row + n < end && rows_[size_t(row + n)].position + 1 - start >= kChunk) n++;
+            const Page& page = *part.sequence->pages[size_t(span.chunk)];
+            attend_rows(page.keys(layer, span.kv_head), page.values(layer, span.kv_head), visible, span, row, n, out + at(row) * kMaxHead, max + at(row), sum + at(row), thread);
+            row += n;
+            continue;
+        }
+        // A tree: siblings share slots' order but not positions, so the row's own path is laid out as sequential decoding would.
+        Scratch& s = scratch_[size_t(thread)];
+        gather(part, rows_[size_t(row)].node, layer, span.kv_head, span.chunk, visible, s.keys.data(), s.values.data());
+        attend_rows(s.keys.data(), s.values.data(), visible, span, row, 1, out + at(row) * kMaxHead, max + at(row), sum + at(row), thread);
+        row++;
+    }
+}
+
+void Forward::attend_rows(const uint16_t* keys, const uint16_t* values, int n_keys, const Span& span, int first_row, int n_rows, float* out, float* max, float* sum,
+                          int thread) {
+    const float* queries = queries_.data() + query_at(span.kv_head, first_row) * kMaxHead;
+    const int n_queries = n_rows * group_;
+    for (int i = 0; i < n_queries;) {
+        const int n = std::min(kMaxTile, n_queries - i);
+        AttendJob job{keys, values, n_keys, hyper_.head, queries + size_t(i) * kMaxHead, scratch_[size_t(thread)].scores.data(), out + size_t(i) * kMaxHead, max + i, sum + i};
+        kernels_.attend[n - 1](job);
+        i += n;
+    }
+}
+
+// A row's chunk in the order of positions: committed ones from the page, then the row's ancestors and itself.
+void Forward::gather(const Part& part, int node, int layer, int kv_head, int chunk, int n_keys, uint16_t* keys, uint16_t* values) const {
+    const int start = chunk * kChunk, head = hyper_.head;
+    const Page& page = *part.sequence->pages[size_t(chunk)];
+    if (part.base > start) {
+        std::memcpy(keys, page.keys(layer, kv_head), size_t(padded16(n_keys)) * size_t(head) * 2);
+        for (int d = 0; d < head; d += 16)
+            std::memcpy(values + size_t(d) * kChunk, page.values(layer, kv_head) + size_t(d) * kChunk, size_t(std::min(part.base - start, n_keys)) * 32);
+    }
+    for (; node >= 0; node = part.segment->parents[size_t(node)]) {
+        const int position = rows_[size_t(part.first_row + node)].position;
+        if (position < start) break;
+        if (position >= start + kChunk) continue;
+        const int slot = part.base + node;
+        const Page& from = part.sequence->page(slot);
+        copy_position(from.keys(layer, kv_head), from.values(layer, kv_head), slot % kChunk, keys, values, position - start, head);
+    }
+}
+
+std::vector<const float*> Forward::logits(const std::vector<int>& nodes) {
+    std::vector<int> missing;
+    for (int node : nodes) {
+        if (node < 0 || node >= n_rows_) throw std::invalid_argument("row " + std::to_string(node) + " is not part of the last pass");
+        if (slot_of_row_[size_t(node)] < 0 && std::find(missing.begin(), missing.end(), node) == missing.end()) missing.push_back(node);
+    }
+    if (!missing.empty()) compute_logits(missing, n_slots_);
+    const auto stride = size_t(padded16(hyper_.vocabulary));
+    std::vector<const float*> rows;
+    for (int node : nodes) rows.push_back(logits_.data() + size_t(slot_of_row_[size_t(node)]) * stride);
+    return rows;
+}
+
+void Forward::compute_logits(const std::vector<int>& rows, int first_slot) {
+    const int stride = padded16(hyper_.vocabulary), n = int(rows.size());
+    const size_t needed = size_t(first_slot + n) * size_t(stride);
+    if (needed * sizeof(float) > logits_.bytes()) {
+        Buffer<float> larger;
+        larger.ensure(needed);
+        if (first_slot) std::memcpy(larger.data(), logits_.data(), size_t(first_slot) * size_t(stride) * sizeof(float));
+        std::swap(logits_, larger);
+    }
+    const Tiling tiling(n);
+    const int kind = int(weights_.head.info->activation);
+    head_activations_[kind].ensure(n, width_);
+    pool_.run([&](int thread) {
+        const Range mine = share(n, thread, pool_.size());
+        float* buffer = scratch_[size_t(thread)].row.data();
+        for (int i = mine.begin; i < mine.end; i++) {
+            kernels_.normalise(hidden(rows[size_t(i)]), weights_.output_norm.data(), hyper_.embedding, hyper_.epsilon, buffer);
+            const int tile = tiling.tile_of(i), first = tiling.first(tile), size = tiling.size(tile);
+            kernels_.quantise[kind](buffer, hyper_.embedding, head_activations_[kind].tile(ActivationKind(kind), first, size), i - first, size);
+        }
+        pool_.barrier();
+        multiply({{&weights_.head, logits_.data() + size_t(first_slot) * size_t(stride), stride, nullptr, false}}, tiling, head_activations_, thread);
+    });
+    // Rows beyond the vocabulary are padding: no reduction may pick them.
+    for (int i = 0; i < n; i++) {
+        float* row = logits_.data() + size_t(first_slot + i) * size_t(stride);
+        for (int k = hyper_.vocabulary; k < stride; k++) row[k] = -INFINITY;
+        slot_of_row_[size_t(rows[size_t(i)])] = first_slot + i;
+    }
+    n_slots_ = first_slot + n;
+}
+
+}  // namespace outrider

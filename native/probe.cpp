@@ -1,0 +1,71 @@
+#include "probe.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <vector>
+
+#include "activations.h"
+#include "memory.h"
+#include "pool.h"
+
+namespace outrider {
+
+namespace {
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+// Plain adds over 64-byte lines with a prefetch some kilobytes ahead, as the kernels read weights.
+uint64_t read_part(const uint64_t* p, size_t n) {
+    uint64_t a = 0, b = 0, c = 0, d = 0;
+    for (size_t i = 0; i + 32 <= n; i += 32) {
+        __builtin_prefetch(p + i + 1152);
+        __builtin_prefetch(p + i + 1160);
+        __builtin_prefetch(p + i + 1168);
+        __builtin_prefetch(p + i + 1176);
+        for (size_t k = i; k < i + 32; k += 4) a += p[k], b += p[k + 1], c += p[k + 2], d += p[k + 3];
+    }
+    return a + b + c + d;
+}
+
+}  // namespace
+
+double stream_gb_per_s(int threads, size_t bytes) {
+    Memory memory(bytes);
+    Pool pool(threads);
+    auto* words = reinterpret_cast<uint64_t*>(memory.data());
+    const size_t part = bytes / 8 / size_t(threads);
+    std::atomic<uint64_t> sink{0};
+    pool.run([&](int t) { std::fill(words + part * size_t(t), words + part * size_t(t + 1), uint64_t(t + 1)); });
+    double best = 1e9;
+    for (int round = 0; round < 7; round++) {
+        const double start = now();
+        pool.run([&](int t) { sink.fetch_add(read_part(words + part * size_t(t), part)); });
+        best = std::min(best, now() - start);
+    }
+    return sink.load() ? double(part) * 8 * threads / best / 1e9 : 0.0;
+}
+
+double int8_gmac_per_s(int threads, const Kernels& kernels) {
+    constexpr int kPanels = 8, kRounds = 20000;
+    Pool pool(threads);
+    std::vector<Memory> memory;
+    std::vector<Activations> activations(static_cast<size_t>(threads));
+    for (int t = 0; t < threads; t++) {
+        memory.emplace_back(kPanels * sizeof(PanelQ80) + kMaxTile * 64);
+        activations[size_t(t)].ensure(kMaxTile, kPanels * 64);
+    }
+    double best = 1e9;
+    for (int round = 0; round < 3; round++) {
+        const double start = now();
+        pool.run([&](int t) {
+            uint8_t* data = memory[size_t(t)].data();
+            MultiplyJob job{data, kPanels, activations[size_t(t)].tile(ActivationKind::kPer32, 0, kMaxTile), reinterpret_cast<float*>(data + kPanels * sizeof(PanelQ80)), 16, nullptr, false};
+            for (int i = 0; i < kRounds; i++) kernels.multiply[kQ80][kMaxTile - 1](job);
+        });
+        best = std::min(best, now() - start);
+    }
+    return double(threads) * kRounds * kPanels * 64 * 16 * kMaxTile / best / 1e9;
+}
+
+}  // namespace outrider
