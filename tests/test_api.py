@@ -136,7 +136,7 @@ class TestReasons:
             (SpeculationOptions(), False, "no draft model"),
         ],
     )
-    def test_inactive(self, speculation: SpeculationOptions, draft: bool, words: str) -> None:  # noqa: FBT001
+    def test_inactive(self, speculation: SpeculationOptions, draft: bool, words: str) -> None:
         with make_pair(ANSWER, speculation=speculation, draft=draft) as pair:
             result = pair.generate("x")
         report = result.document()["speculation"]
@@ -160,7 +160,7 @@ class TestReasons:
         target = pair.engine.target
         assert isinstance(target, TableModel)
         target.with_capabilities(rollback="none")
-        again = type(pair)(pair._loaded, pair.settings)  # noqa: SLF001
+        again = type(pair)(pair._loaded, pair.settings)
         result = again.generate("x")
         assert "cannot drop refused tokens" in result.reason
         assert result.text == ANSWER

@@ -1,8 +1,8 @@
 """The public Python interface, and the one place that wires models, drafters and policy together.
 
-    from outrider import Settings, load
-    with load(Settings.of(model="qwen2.5-coder-1.5b", draft_model="qwen2.5-coder-0.5b")) as pair:
-        print(pair.generate("Write a function that reverses a list.").text)
+import outrider
+with outrider.load(outrider.Settings.of(model="qwen2.5-coder-1.5b", draft_model="qwen2.5-coder-0.5b")) as pair:
+    print(pair.generate("Write a function that reverses a list.").text)
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Pair:
             EngineError: a model failed.
         """
         plan = self.plan(generation, sampling)
-        tokens = self._encode(prompt, raw=plan.generation.raw)
+        tokens = self.encode(prompt, raw=plan.generation.raw)
         session = Session(self._engine, self._loaded.tokenizer, self._clock)
         try:
             return session.generate(tokens, plan, on_token, cancel)
@@ -139,9 +139,7 @@ class Pair:
 
     def plan(self, generation: GenerationOptions | None = None, sampling: SamplingOptions | None = None) -> Plan:
         """Resolve the options of one call: the seed, the verification rule, and the record of where each value came from."""
-        settings = replace(
-            self.settings, generation=generation or self.settings.generation, sampling=sampling or self.settings.sampling
-        )
+        settings = replace(self.settings, generation=generation or self.settings.generation, sampling=sampling or self.settings.sampling)
         has_seed = settings.sampling.seed is not None and settings.sampling.seed >= 0
         rule = _rule(settings.sampling, settings.speculation, has_seed=has_seed)
         drawn = settings.sampling if has_seed else replace(settings.sampling, seed=secrets.randbits(32))
@@ -163,7 +161,12 @@ class Pair:
             "notices": list(self.notices),
         }
 
-    def _encode(self, prompt: str | Seq[Message], *, raw: bool) -> Tokens:
+    def encode(self, prompt: str | Seq[Message], *, raw: bool = False) -> Tokens:
+        """The prompt's tokens, through the chat template unless `raw`.
+
+        Raises:
+            RequestError: an empty prompt, raw messages, or no chat template.
+        """
         tokenizer = self._loaded.tokenizer
         if isinstance(prompt, str) and not prompt.strip():
             raise EmptyPromptError("the prompt is empty", "give some text with -p, -f or on standard input")

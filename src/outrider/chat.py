@@ -48,9 +48,7 @@ class ChatSession:
         """The conversation so far."""
         return list(self._messages)
 
-    def send(
-        self, text: str, on_token: Callable[[TokenEvent], None] | None = None, cancel: Event | None = None
-    ) -> GenerationResult:
+    def send(self, text: str, on_token: Callable[[TokenEvent], None] | None = None, cancel: Event | None = None) -> GenerationResult:
         """Say something and generate the answer; a cancelled answer stays in the conversation as far as it got.
 
         Raises:

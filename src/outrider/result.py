@@ -128,7 +128,8 @@ class GenerationResult:
             "block_efficiency": metrics.block_efficiency,
             "by_drafter": {name: _share(part.drafted, part.accepted, part.acceptance_rate) for name, part in metrics.by_drafter.items()},
             "by_position": [
-                {"reached": part.reached, "accepted": part.accepted, "acceptance_rate": part.acceptance_rate} for part in metrics.by_position
+                {"reached": part.reached, "accepted": part.accepted, "acceptance_rate": part.acceptance_rate}
+                for part in metrics.by_position
             ],
             "accepted_lengths": list(metrics.accepted_lengths),
             "estimated_speedup": self.timings.estimated_speedup,

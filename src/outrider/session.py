@@ -129,9 +129,7 @@ class Session:
 class _Run:
     """One call of `Session.generate`."""
 
-    def __init__(
-        self, session: Session, plan: Plan, on_token: Callable[[TokenEvent], None] | None, cancel: Event | None
-    ) -> None:
+    def __init__(self, session: Session, plan: Plan, on_token: Callable[[TokenEvent], None] | None, cancel: Event | None) -> None:
         self._session = session
         self._plan = plan
         self._on_token = on_token

@@ -20,6 +20,7 @@ from outrider.errors import CacheFullError, CancelledError, EngineError, Request
 from outrider.model import Capabilities, Segment
 from outrider.types import ROOT, Logits, TokenIds, Tokens
 
+
 def random_table(n_vocab: int, order: int = 2, seed: int = 0, sharpness: float = 2.0) -> Callable[[tuple[int, ...]], Logits]:
     """A fixed random function from the last `order` tokens to logits.
 
@@ -65,7 +66,7 @@ class TableModel:
         failures: pass number (from 0) to the exception that this pass raises instead of running.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # each is a capability that a test may want to change
         self,
         table: Callable[[tuple[int, ...]], Logits],
         n_vocab: int,

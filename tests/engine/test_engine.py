@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from threading import Event
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +15,7 @@ from outrider.engine import Engine
 from outrider.errors import CancelledError, ConfigError, ContextLengthError, EmptyPromptError, EngineError
 from outrider.policy.fixed import FixedPolicy
 from outrider.testing import TableModel, random_table
-from outrider.types import StopReason, TokenKind
+from outrider.types import Logits, StopReason, TokenKind
 from tests.engine.stacks import N_VOCAB, Stack, plain_tokens, request
 
 policies = st.builds(
@@ -34,7 +35,9 @@ policies = st.builds(
     prompt=st.lists(st.integers(0, N_VOCAB - 1), min_size=1, max_size=60),
     max_rows=st.sampled_from([2, 7, 32]),
 )
-def test_greedy_and_match_give_the_text_of_plain_decoding(share, policy, rule, seed, max_tokens, prompt, max_rows) -> None:
+def test_greedy_and_match_give_the_text_of_plain_decoding(
+    share: float, policy: FixedPolicy, rule: tuple[str, float], seed: int, max_tokens: int, prompt: list[int], max_rows: int
+) -> None:
     wanted = request(rule[0], rule[1], seed, prompt=prompt, max_tokens=max_tokens)
     generation, records = Stack(share, policy, max_rows=max_rows).run(wanted)
     assert [token.id for token in generation.emitted] == plain_tokens(wanted)
@@ -157,9 +160,9 @@ class TestCancel:
         assert generation.stop_reason is StopReason.CANCELLED
 
     def test_a_failing_row_drops_the_provisional_rows(self) -> None:
-        def table(history: tuple[int, ...]):  # noqa: ANN202
+        def table(history: tuple[int, ...]) -> Logits:
             row = random_table(N_VOCAB)(history)
-            return row * float("nan") if len(history) > 6 else row
+            return row if len(history) <= 6 else np.full_like(row, np.nan)
 
         engine = Engine(TableModel(table, N_VOCAB), [NoDrafter()], FixedPolicy())
         generation = engine.open(request())
