@@ -9,7 +9,7 @@ from pathlib import Path
 from outrider.api import Loaded, Pair
 from outrider.config import Settings
 from outrider.errors import ConfigError
-from outrider.gguf import Vocabulary, read_split, read_vocabulary
+from outrider.gguf import Vocabulary, read_hyper_parameters, read_split, read_vocabulary
 from outrider.llama import LlamaModel, draft_options, target_options
 from outrider.llama import load as load_llama
 from outrider.models.progress import Progress, SilentProgress
@@ -68,11 +68,18 @@ class _Headers:
 
     @staticmethod
     def read(target_path: Path, draft_path: Path | None) -> _Headers:
-        target = read_vocabulary(read_split(target_path).header)
+        target = _checked_vocabulary(target_path)
         if draft_path is None:
             return _Headers(target, target_path, 0, ())
-        report = check_pair(target, read_vocabulary(read_split(draft_path).header))
+        report = check_pair(target, _checked_vocabulary(draft_path))
         return _Headers(target, target_path, report.n_shared, tuple(report.notes))
+
+
+def _checked_vocabulary(path: Path) -> Vocabulary:
+    """The vocabulary of a file whose whole header is sound: llama.cpp ends the process for some of those that are not."""
+    split = read_split(path)
+    read_hyper_parameters(split.header, split.tensors)
+    return read_vocabulary(split.header)
 
 
 def _load_draft(settings: Settings, path: Path | None, target: LlamaModel) -> LlamaModel | None:

@@ -113,6 +113,16 @@ def test_it_rests_beyond_its_context(drafter: ModelDrafter) -> None:
     assert drafter.resting(state, 3) is None
 
 
+@pytest.mark.parametrize("tokens", [[8], [1, 8, 2], [1, 2, 8]])
+def test_it_rests_on_a_text_that_it_cannot_read(model: TableModel, tokens: list[int]) -> None:
+    drafter = ModelDrafter(model, 8)
+    state = drafter.open(tokens, None)
+    assert drafter.prepare(state, tokens) == 0
+    assert drafter.propose([job(state, tokens)])[0].tokens == ()
+    assert drafter.resting(state, len(tokens)) == "the text has token 8, which the draft model does not know"
+    assert model.passes == []
+
+
 def test_it_rests_when_its_cache_is_full() -> None:
     model = TableModel(random_table(N_VOCAB), N_VOCAB, n_context=20, n_cells=5)
     drafter = ModelDrafter(model, N_VOCAB)

@@ -112,7 +112,7 @@ class ModelDrafter:
         """Evaluate all of `tokens` but the last; the last goes into the first draft pass."""
         own = cast(ModelDraftState, state)
         own.agree(tokens)
-        if self.resting(own, len(tokens)):
+        if self._rests(own, tokens):
             return 0
         n_before = len(own.tokens)
         try:
@@ -162,7 +162,7 @@ class ModelDrafter:
         # the last row of the text must be evaluated again if the cache already holds all of it: its logits are gone
         state.truncate(len(job.tokens) - 1)
         chain = _Chain(job, limit=0, unseen=[])
-        if self.resting(state, len(job.tokens)):
+        if self._rests(state, job.tokens):
             chain.is_open = False
             return chain
         # the last drafted token is never evaluated, so a context with one free position gives one token
@@ -171,6 +171,13 @@ class ModelDrafter:
         if chain.is_open:
             self._reserve(chain, cancel)
         return chain
+
+    def _rests(self, state: ModelDraftState, tokens: Tokens) -> bool:
+        """Whether it cannot draft after this text; looks at the tokens that it has not seen."""
+        unknown = next((token for token in tokens[len(state.tokens) :] if token >= self._n_shared_vocab), None)
+        if state.rest_reason is None and unknown is not None:
+            state.rest_reason = f"the text has token {unknown}, which the draft model does not know"
+        return self.resting(state, len(tokens)) is not None
 
     def _reserve(self, chain: _Chain, cancel: Event | None) -> None:
         state, tokens = chain.state, chain.job.tokens
