@@ -175,9 +175,8 @@ class Pair:
                 raise RequestError("chat messages cannot be given raw", "give a text, or drop --raw")
             return tokenizer.encode(prompt, parse_special=True, add_bos=True)
         messages = [Message("user", prompt)] if isinstance(prompt, str) else list(prompt)
-        text = self._template().render([asdict(message) for message in messages])
-        # the template writes the beginning-of-text token itself where its model wants one
-        return tokenizer.encode(text, parse_special=True, add_bos=False)
+        template = self._template()
+        return template.encode(tokenizer, template.render([asdict(message) for message in messages]))
 
     def _template(self) -> ChatTemplate:
         if self._loaded.template is None:

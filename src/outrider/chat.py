@@ -83,4 +83,4 @@ class ChatSession:
             is_intact = b"".join(map(tokenizer.piece, known[self._n_prompt :])) == answer.encode()  # not so after a stop string
             if is_intact and rendered.startswith(text):  # not so where a template rewrites earlier turns
                 return known + tokenizer.encode(rendered[len(text) :], parse_special=True, add_bos=False)
-        return tokenizer.encode(rendered, parse_special=True, add_bos=False)
+        return self._template.encode(tokenizer, rendered)

@@ -43,7 +43,7 @@ def load(settings: Settings, progress: Callable[[str], Progress] | None = None) 
     try:
         draft = _load_draft(settings, draft_path, target)
         try:
-            return Pair(_loaded(headers, target, draft), settings)
+            return Pair(_loaded(headers, target, draft, wants_template=not settings.generation.raw), settings)
         except BaseException:
             if draft is not None:
                 draft.close()
@@ -88,10 +88,10 @@ def _load_draft(settings: Settings, path: Path | None, target: LlamaModel) -> Ll
     return load_llama(path, draft_options(settings.model, target.capabilities.n_context))
 
 
-def _loaded(headers: _Headers, target: LlamaModel, draft: LlamaModel | None) -> Loaded:
+def _loaded(headers: _Headers, target: LlamaModel, draft: LlamaModel | None, *, wants_template: bool) -> Loaded:
     vocabulary = headers.target
     template = None
-    if vocabulary.chat_template is not None:
+    if wants_template and vocabulary.chat_template is not None:  # a broken template must not stop --raw, which is the way around it
         bos = vocabulary.tokens[vocabulary.bos] if vocabulary.bos is not None else ""
         eos = vocabulary.tokens[vocabulary.eos] if vocabulary.eos is not None else ""
         template = ChatTemplate(vocabulary.chat_template, bos, eos, path=str(headers.target_path))
