@@ -98,9 +98,7 @@ CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq
 class ModelOptions(Options):
     """Which models, and where and how they run."""
 
-    model: str | None = _option(
-        None, "-m", "--model", help="Target model: a GGUF file or a catalogue name.", metavar="TARGET"
-    )
+    model: str | None = _option(None, "-m", "--model", help="Target model: a GGUF file or a catalogue name.", metavar="TARGET")
     draft_model: str | None = _option(
         None,
         "-md",
@@ -140,7 +138,14 @@ class ModelOptions(Options):
         None, "--device", "-dev", help="Run on this device; an error if it is not there. `none` means the CPU.", metavar="D"
     )
     gpu_layers: int = _option(
-        0, "-ngl", "--gpu-layers", "--n-gpu-layers", help="Layers of the target kept on the GPU; -1 means all.", minimum=-1, maximum=100000, metavar="N"
+        0,
+        "-ngl",
+        "--gpu-layers",
+        "--n-gpu-layers",
+        help="Layers of the target kept on the GPU; -1 means all.",
+        minimum=-1,
+        maximum=100000,
+        metavar="N",
     )
     draft_gpu_layers: int = _option(
         0,
@@ -174,7 +179,7 @@ class ModelOptions(Options):
     no_kv_offload: bool = _option(False, "-nkvo", "--no-kv-offload", help="Keep the KV cache in ordinary memory even with layers on a GPU.")
 
     def __post_init__(self) -> None:
-        super(ModelOptions, self).__post_init__()  # noqa: UP008  # zero-argument super() breaks with slots on 3.11
+        super(ModelOptions, self).__post_init__()  # zero-argument super() breaks with slots on 3.11
         quantised = self.cache_type_v not in ("f32", "f16", "bf16")
         if quantised and self.flash_attention == "off":
             raise ConfigError(f"-ctv {self.cache_type_v} contradicts -fa off", "quantised values need flash attention: drop -fa off")
@@ -189,13 +194,28 @@ class SamplingOptions(Options):
     )
     top_k: int = _option(40, "--top-k", help="Keep the K most probable tokens; 0 turns it off.", minimum=0, maximum=1 << 24, metavar="K")
     top_p: float = _option(
-        0.95, "--top-p", help="Keep the smallest set of tokens with this total probability; 1 turns it off.", minimum=0.0, maximum=1.0, metavar="P"
+        0.95,
+        "--top-p",
+        help="Keep the smallest set of tokens with this total probability; 1 turns it off.",
+        minimum=0.0,
+        maximum=1.0,
+        metavar="P",
     )
     min_p: float = _option(
-        0.05, "--min-p", help="Drop tokens below this share of the best token's probability; 0 turns it off.", minimum=0.0, maximum=1.0, metavar="P"
+        0.05,
+        "--min-p",
+        help="Drop tokens below this share of the best token's probability; 0 turns it off.",
+        minimum=0.0,
+        maximum=1.0,
+        metavar="P",
     )
     repeat_penalty: float = _option(
-        1.0, "--repeat-penalty", help="Divide (or multiply, if negative) the logits of recent tokens by this; 1 turns it off.", minimum=0.01, maximum=100.0, metavar="X"
+        1.0,
+        "--repeat-penalty",
+        help="Divide (or multiply, if negative) the logits of recent tokens by this; 1 turns it off.",
+        minimum=0.01,
+        maximum=100.0,
+        metavar="X",
     )
     presence_penalty: float = _option(
         0.0, "--presence-penalty", help="Subtract this from the logits of recent tokens.", minimum=-100.0, maximum=100.0, metavar="X"
@@ -210,7 +230,7 @@ class SamplingOptions(Options):
         None,
         "-s",
         "--seed",
-        help="Seed of every random choice; -1 or none means a fresh one, which is reported. With a seed, the text equals plain decoding with that seed.",
+        help="Seed of every random choice, with which text equals plain decoding; -1 or none means a fresh one, which is reported.",
         minimum=-1,
         maximum=2**64 - 1,
         metavar="SEED",
@@ -259,16 +279,17 @@ class SpeculationOptions(Options):
     verify: str | None = _option(
         None,
         "--verify",
-        help="Verification above temperature 0: match (with a seed the default; text equals plain decoding) or rejection (the default without a seed).",
+        help="Verification above temperature 0: match (default with a seed; text equals plain decoding) or rejection.",
         choices=("match", "rejection"),
         metavar="RULE",
     )
 
     def __post_init__(self) -> None:
-        super(SpeculationOptions, self).__post_init__()  # noqa: UP008  # zero-argument super() breaks with slots on 3.11
+        super(SpeculationOptions, self).__post_init__()  # zero-argument super() breaks with slots on 3.11
         if self.draft_max and self.draft_min > self.draft_max:
             raise ConfigError(
-                f"--draft-min {self.draft_min} is more than --draft-max {self.draft_max}", "no draft could ever be verified: lower one or raise the other"
+                f"--draft-min {self.draft_min} is more than --draft-max {self.draft_max}",
+                "no draft could ever be verified: lower one or raise the other",
             )
 
 
@@ -277,9 +298,19 @@ class GenerationOptions(Options):
     """What to generate and when to stop."""
 
     max_tokens: int = _option(
-        -1, "-n", "--n-predict", "--predict", help="Stop after this many tokens; -1 means: when the model stops or the context is full.", unit="tokens", minimum=-1, maximum=1 << 24, metavar="N"
+        -1,
+        "-n",
+        "--n-predict",
+        "--predict",
+        help="Stop after this many tokens; -1 means: when the model stops or the context is full.",
+        unit="tokens",
+        minimum=-1,
+        maximum=1 << 24,
+        metavar="N",
     )
-    stop: tuple[str, ...] = _option((), "--stop", "-r", "--reverse-prompt", help="Stop before this text; may be given several times.", repeatable=True, metavar="S")
+    stop: tuple[str, ...] = _option(
+        (), "--stop", "-r", "--reverse-prompt", help="Stop before this text; may be given several times.", repeatable=True, metavar="S"
+    )
     raw: bool = _option(False, "--raw", help="Give the prompt to the model as it is, without the chat template.")
     ignore_eos: bool = _option(False, "--ignore-eos", help="Go on past the model's own end token.")
 
@@ -294,5 +325,28 @@ class Settings:
     generation: GenerationOptions = field(default_factory=GenerationOptions)
     origins: dict[str, str] = field(default_factory=dict)
 
+    @staticmethod
+    def of(**options: Any) -> Settings:
+        """Settings from flat option names, such as `Settings.of(model="a.gguf", temperature=0.8)`.
+
+        Raises:
+            ConfigError: an unknown name, or a value out of range.
+        """
+        origins = dict.fromkeys(options, "argument")
+        groups: dict[str, Options] = {}
+        for name, group in _GROUP_TYPES.items():
+            own = {option for option, _ in option_specs(group)}
+            groups[name] = group(**{option: options.pop(option) for option in own & options.keys()})
+        if options:
+            known = sorted(name for group in OPTION_GROUPS for name, _ in option_specs(group))
+            raise ConfigError(f"there is no option {next(iter(options))!r}", f"the options are: {', '.join(known)}")
+        return Settings(**groups, origins=origins)  # type: ignore[arg-type]
+
 
 OPTION_GROUPS: tuple[type[Options], ...] = (ModelOptions, SamplingOptions, SpeculationOptions, GenerationOptions)
+_GROUP_TYPES: dict[str, type[Options]] = {
+    "model": ModelOptions,
+    "sampling": SamplingOptions,
+    "speculation": SpeculationOptions,
+    "generation": GenerationOptions,
+}

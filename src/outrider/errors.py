@@ -1,22 +1,22 @@
 """The error tree, and the two tables that turn an error into an exit code or an HTTP answer.
 
-    OutriderError(.hint)
-    ├─ ConfigError                 an option, its value, or two options that contradict each other
-    │  └─ UnknownModelError        a name that is neither a file nor in the catalogue
-    ├─ ModelFileError              what is wrong in a model file, at which byte, what was expected
-    │  └─ ModelMissingError        there is no such file, or it cannot be opened
-    ├─ UnsupportedModelError       an architecture or tensor type that no installed backend can run
-    ├─ IncompatibleModelsError     target and draft speak different vocabularies
-    ├─ RequestError                a request that cannot be served as it is
-    │  ├─ EmptyPromptError         there is nothing to continue
-    │  └─ ContextLengthError       the prompt does not fit the context
-    ├─ EngineError                 the model or the engine failed while running
-    │  ├─ OutOfMemoryError         no memory for weights, cache or batch
-    │  ├─ CacheFullError           a sequence ran out of KV cache cells
-    │  └─ CancelledError           the caller asked to stop
-    └─ DownloadError               every source tried, and why each failed
-       ├─ ChecksumError            the file that arrived is not the file that was promised
-       └─ DiskSpaceError           the file would not fit; nothing was written
+OutriderError(.hint)
+├─ ConfigError                 an option, its value, or two options that contradict each other
+│  └─ UnknownModelError        a name that is neither a file nor in the catalogue
+├─ ModelFileError              what is wrong in a model file, at which byte, what was expected
+│  └─ ModelMissingError        there is no such file, or it cannot be opened
+├─ UnsupportedModelError       an architecture or tensor type that no installed backend can run
+├─ IncompatibleModelsError     target and draft speak different vocabularies
+├─ RequestError                a request that cannot be served as it is
+│  ├─ EmptyPromptError         there is nothing to continue
+│  └─ ContextLengthError       the prompt does not fit the context
+├─ EngineError                 the model or the engine failed while running
+│  ├─ OutOfMemoryError         no memory for weights, cache or batch
+│  ├─ CacheFullError           a sequence ran out of KV cache cells
+│  └─ CancelledError           the caller asked to stop
+└─ DownloadError               every source tried, and why each failed
+   ├─ ChecksumError            the file that arrived is not the file that was promised
+   └─ DiskSpaceError           the file would not fit; nothing was written
 """
 
 from __future__ import annotations
@@ -39,6 +39,11 @@ class OutriderError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+def _place(path: str, offset: int | None) -> str:
+    where = path + (f" at byte {offset}" if offset is not None else "")
+    return f"{where}: " if where else ""
 
 
 class ConfigError(OutriderError):
@@ -65,9 +70,7 @@ class ModelFileError(OutriderError):
         self.offset = offset
 
     def __str__(self) -> str:
-        where = self.path + (f" at byte {self.offset}" if self.offset is not None else "")
-        text = f"{where}: {self.message}" if where else self.message
-        return f"{text} ({self.hint})" if self.hint else text
+        return _place(self.path, self.offset) + super().__str__()
 
 
 class ModelMissingError(ModelFileError):
@@ -75,7 +78,22 @@ class ModelMissingError(ModelFileError):
 
 
 class UnsupportedModelError(OutriderError):
-    """A sound model file that no installed backend can run."""
+    """A sound model file that no installed backend can run.
+
+    Args:
+        message: what cannot be run.
+        hint: the way out.
+        path: the file, "" where the finding is not about one file.
+        offset: byte offset of the field that says so, or None where no single field does.
+    """
+
+    def __init__(self, message: str, hint: str = "", *, path: str = "", offset: int | None = None) -> None:
+        super().__init__(message, hint)
+        self.path = path
+        self.offset = offset
+
+    def __str__(self) -> str:
+        return _place(self.path, self.offset) + super().__str__()
 
 
 class IncompatibleModelsError(OutriderError):

@@ -68,6 +68,17 @@ class Drafter(Protocol):
         """Begin a generation. `reference` is a text that the answer is expected to resemble, if there is one."""
         ...
 
+    def prepare(self, state: DraftState, tokens: Tokens, cancel: Event | None = None) -> int:
+        """Catch up on `tokens` now rather than inside the next `propose`; how many tokens that evaluated.
+
+        Optional: a policy that expects a short answer may never pay for it.
+        """
+        ...
+
+    def rewind(self, state: DraftState, length: int) -> None:
+        """The text changed from token `length` on (a chat turn was rewritten): forget what came after."""
+        ...
+
     def resting(self, state: DraftState, n_tokens: int) -> str | None:
         """Why the drafter cannot propose after `n_tokens` tokens (its context is full, say), or None if it can."""
         ...

@@ -1,0 +1,270 @@
+"""The public interface on table models: text, tokens, the JSON document, reasons, seeds, chat."""
+
+from __future__ import annotations
+
+import json
+import math
+from threading import Event
+from typing import Any
+
+import pytest
+
+from outrider.chat import Message
+from outrider.config import GenerationOptions, SamplingOptions, SpeculationOptions
+from outrider.errors import ConfigError, ContextLengthError, EmptyPromptError, RequestError
+from outrider.session import TokenEvent
+from outrider.testing import TableModel
+from outrider.types import StopReason, TokenKind
+from tests.pairs import make_pair
+
+ANSWER = "def f(x):\n    return 'é€😀'\n"
+
+
+def test_the_answer_is_the_model_s_and_the_end_token_is_not_part_of_it() -> None:
+    with make_pair(ANSWER) as pair:
+        result = pair.generate("write f")
+    assert result.text == ANSWER
+    assert result.stop_reason is StopReason.END_OF_GENERATION
+    assert "".join(result.token_texts) == ANSWER
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.parametrize("seed", range(5))
+def test_with_a_seed_the_text_is_that_of_plain_decoding(temperature: float, seed: int) -> None:
+    sampling = SamplingOptions(temperature=temperature, seed=seed)
+    with make_pair(sampling=sampling) as pair, make_pair(sampling=sampling, draft=False) as plain:
+        ours, theirs = pair.generate("hello"), plain.generate("hello")
+    assert ours.text == theirs.text
+    assert [token.id for token in ours.tokens] == [token.id for token in theirs.tokens]
+    assert ours.metrics.drafted
+    assert not theirs.metrics.drafted
+
+
+def test_events_arrive_in_order_and_make_up_the_text() -> None:
+    events: list[TokenEvent] = []
+    with make_pair() as pair:
+        result = pair.generate("hello", on_token=events.append)
+    assert "".join(event.text for event in events) == result.text
+    assert [event.token for event in events if event.token] == result.tokens
+    n_rejected = sum(len(event.rejected) for event in events)
+    assert 0 < n_rejected <= result.metrics.drafted - result.metrics.accepted
+    assert all(event.token and event.token.kind is TokenKind.RECOVERED for event in events if event.rejected)
+
+
+@pytest.mark.parametrize("stop", ["return", "turn '", "é", "€😀'", "\n"])
+def test_stop_strings_cut_text_and_tokens_alike(stop: str) -> None:
+    with make_pair(ANSWER) as pair:
+        result = pair.generate("x", GenerationOptions(stop=(stop, "never")))
+    assert result.text == ANSWER[: ANSWER.index(stop)]
+    assert "".join(result.token_texts) == result.text
+    assert (result.stop_reason, result.stop_string) == (StopReason.STOP_STRING, stop)
+
+
+def test_a_cancelled_generation_keeps_what_it_has() -> None:
+    cancel = Event()
+    events: list[TokenEvent] = []
+
+    def on_token(event: TokenEvent) -> None:
+        events.append(event)
+        if len(events) == 5:
+            cancel.set()
+
+    with make_pair(ANSWER) as pair:
+        result = pair.generate("x", on_token=on_token, cancel=cancel)
+        assert result.stop_reason is StopReason.CANCELLED
+        assert ANSWER.startswith(result.text.rstrip("\ufffd"))
+        assert 5 <= len(result.tokens) < 30
+        assert pair.generate("x").text == ANSWER
+
+
+class TestDocument:
+    """The JSON contract."""
+
+    @pytest.fixture
+    def document(self) -> dict[str, Any]:
+        with make_pair() as pair:
+            text = json.dumps(pair.generate("hello").document(), allow_nan=False)
+        parsed: dict[str, Any] = json.loads(text)
+        return parsed
+
+    def test_texts_concatenate(self, document: dict[str, Any]) -> None:
+        assert "".join(token["text"] for token in document["tokens"]) == document["text"]
+        assert {token["kind"] for token in document["tokens"]} <= {"accepted", "recovered", "bonus", "plain"}
+        assert {token["source"] for token in document["tokens"]} == {"target", "model"}
+
+    def test_timings_add_up(self, document: dict[str, Any]) -> None:
+        timings = document["timings"]
+        assert timings["decode_tokens"] == len(document["tokens"]) - 1
+        assert math.isclose(timings["tokens_per_second"], timings["decode_tokens"] / timings["decode_ms"] * 1e3)
+        assert timings["prompt_ms"] + timings["decode_ms"] <= timings["total_ms"]
+        assert timings["prompt_tokens"] == timings["prompt_evaluated"]
+
+    def test_speculation_adds_up(self, document: dict[str, Any]) -> None:
+        report = document["speculation"]
+        assert report["active"]
+        assert report["reason"] == ""
+        assert report["acceptance_rate"] == report["accepted"] / report["drafted"]
+        assert report["accepted"] == sum(token["kind"] == "accepted" for token in document["tokens"])
+        assert report["block_efficiency"] == len(document["tokens"]) / report["steps"]
+        assert report["by_drafter"]["model"]["drafted"] == report["drafted"]
+        assert report["estimated_speedup"] > 0
+
+    def test_every_option_says_where_it_came_from(self, document: dict[str, Any]) -> None:
+        assert {"model", "draft_max", "temperature", "stop", "threads"} <= set(document["config"])
+        assert all(set(entry) == {"value", "origin"} for entry in document["config"].values())
+        assert document["config"]["seed"]["origin"] == "drawn"
+        assert document["config"]["context"]["value"] == 2048
+
+    def test_no_tokens_is_a_document_too(self) -> None:
+        with make_pair("") as pair:
+            document = pair.generate("hello").document()
+        assert document["tokens"] == []
+        assert document["timings"]["tokens_per_second"] is None
+        assert document["speculation"]["acceptance_rate"] is None
+        json.dumps(document, allow_nan=False)
+
+
+class TestReasons:
+    """Nothing is silently off."""
+
+    @pytest.mark.parametrize(
+        ("speculation", "draft", "words"),
+        [
+            (SpeculationOptions(plain=True), True, "--plain"),
+            (SpeculationOptions(drafter="none"), True, "--drafter none"),
+            (SpeculationOptions(draft_max=0), True, "--draft-max 0"),
+            (SpeculationOptions(), False, "no draft model"),
+        ],
+    )
+    def test_inactive(self, speculation: SpeculationOptions, draft: bool, words: str) -> None:
+        with make_pair(ANSWER, speculation=speculation, draft=draft) as pair:
+            result = pair.generate("x")
+        report = result.document()["speculation"]
+        assert not report["active"]
+        assert words in report["reason"]
+        assert report["drafted"] == 0
+        assert result.text == ANSWER
+
+    def test_a_drafter_that_is_never_sure(self) -> None:
+        with make_pair(speculation=SpeculationOptions(draft_p_min=1.0)) as pair:
+            result = pair.generate("x")
+        assert result.is_active
+        assert "never sure" in result.reason
+
+    def test_asking_for_a_draft_model_that_is_not_there(self) -> None:
+        with pytest.raises(ConfigError, match="-md"):
+            make_pair(draft=False, speculation=SpeculationOptions(drafter="model"))
+
+    def test_a_model_that_cannot_drop_tokens(self) -> None:
+        pair = make_pair(ANSWER)
+        target = pair.engine.target
+        assert isinstance(target, TableModel)
+        target.with_capabilities(rollback="none")
+        again = type(pair)(pair._loaded, pair.settings)
+        result = again.generate("x")
+        assert "cannot drop refused tokens" in result.reason
+        assert result.text == ANSWER
+
+
+class TestBadInput:
+    """Clear errors, and the pair works afterwards."""
+
+    def test_empty_prompts(self) -> None:
+        with make_pair(ANSWER) as pair:
+            for prompt in ("", " \n"):
+                with pytest.raises(EmptyPromptError):
+                    pair.generate(prompt)
+            assert pair.generate("x").text == ANSWER
+
+    def test_a_prompt_longer_than_the_context(self) -> None:
+        with make_pair(ANSWER, n_context=64) as pair:
+            with pytest.raises(ContextLengthError, match="64"):
+                pair.generate("x" * 100)
+            assert pair.generate("x").text == ANSWER
+
+    def test_no_chat_template(self) -> None:
+        with make_pair(ANSWER, template=None) as pair:
+            with pytest.raises(RequestError, match="--raw"):
+                pair.generate("x")
+            with pytest.raises(RequestError, match="--raw"):
+                pair.chat()
+            assert pair.generate("<|assistant|>", GenerationOptions(raw=True)).text == ANSWER
+
+    def test_raw_messages(self) -> None:
+        with make_pair(ANSWER) as pair, pytest.raises(RequestError, match="raw"):
+            pair.generate([Message("user", "x")], GenerationOptions(raw=True))
+
+
+def test_seeds() -> None:
+    with make_pair(sampling=SamplingOptions(temperature=1.0, seed=7)) as pair:
+        first, second = pair.generate("x"), pair.generate("x")
+        other = pair.generate("x", sampling=SamplingOptions(temperature=1.0, seed=8))
+    assert first.text == second.text != other.text
+    assert first.config["verify"]["value"] == "match"
+    assert first.config["seed"] == {"value": 7, "origin": "default"}
+
+
+@pytest.mark.parametrize("seed", [None, -1])
+def test_without_a_seed_one_is_drawn_and_reported_and_gives_the_same_text_again(seed: int | None) -> None:
+    with make_pair(sampling=SamplingOptions(temperature=1.0, seed=seed)) as pair:
+        drawn = pair.generate("x")
+        assert drawn.config["verify"]["value"] == "rejection"
+        number = drawn.config["seed"]["value"]
+        again = SamplingOptions(temperature=1.0, seed=number)
+    with make_pair(sampling=again, speculation=SpeculationOptions(draft_p_min=0.0, verify="rejection")) as pair:
+        assert pair.generate("x").text == drawn.text
+
+
+class TestChat:
+    """Turns reuse both caches."""
+
+    def test_the_second_turn_evaluates_only_what_it_adds(self) -> None:
+        with make_pair(ANSWER) as pair:
+            chat = pair.chat()
+            first = chat.send("one")
+            second = chat.send("two")
+            assert first.text == second.text == ANSWER
+            # the last token of the answer was pending; then <|end|>\n<|user|>two<|end|>\n<|assistant|>
+            assert second.timings.prompt_evaluated == 1 + 9
+            assert second.timings.draft_prompt_evaluated <= 1 + 9
+            chat.close()
+            assert pair.generate("x").text == ANSWER
+
+    def test_it_says_what_one_prompt_with_the_whole_conversation_would(self) -> None:
+        with make_pair() as pair:
+            chat = pair.chat()
+            chat.send("one")
+            chat.send("two")
+            third = chat.send("three")
+            messages = chat.messages[:-1]
+            chat.close()
+            assert pair.generate(messages).text == third.text
+
+    def test_a_stop_string_makes_the_next_turn_read_the_shown_text(self) -> None:
+        with make_pair(ANSWER, generation=GenerationOptions(stop=("turn",))) as pair:
+            chat = pair.chat()
+            chat.send("one")
+            assert chat.messages[-1].content == "def f(x):\n    re"
+            second = chat.send("two")
+            assert second.text == "def f(x):\n    re"
+            # what came after the stop string is gone from the cache: <|end|>\n<|user|>two<|end|>\n<|assistant|> follows the shown text
+            assert second.timings.prompt_evaluated == 9
+
+    def test_a_refused_message_leaves_the_conversation(self) -> None:
+        with make_pair(ANSWER, n_context=128) as pair:
+            chat = pair.chat("be brief")
+            chat.send("one")
+            before = chat.messages
+            for text, error in (("x" * 500, ContextLengthError), ("  ", RequestError)):
+                with pytest.raises(error):
+                    chat.send(text)
+            assert chat.messages == before
+            assert chat.send("y").text == ANSWER[: len(chat.messages[-1].content)]
+
+    def test_reset_forgets(self) -> None:
+        with make_pair(ANSWER) as pair:
+            chat = pair.chat("system")
+            chat.send("one")
+            chat.reset()
+            assert [message.role for message in chat.messages] == ["system"]
+            assert chat.send("two").text == ANSWER
