@@ -72,7 +72,7 @@ void Forward::prepare(const std::vector<Segment>& segments) {
     }
     if (rows_.empty()) throw std::invalid_argument("a pass needs at least one row");
     for (Part& part : parts_)
-        if (!cache_.reserve(*part.sequence, part.n_rows)) throw std::length_error("the sequence has no room for " + std::to_string(part.n_rows) + " more positions");
+        if (!cache_.reserve(*part.sequence, part.n_rows)) throw std::out_of_range("the sequence has no room for " + std::to_string(part.n_rows) + " more positions");
 
     n_rows_ = int(rows_.size());
     tiling_ = Tiling(n_rows_);

@@ -1,0 +1,32 @@
+"""The native CPU engine: a small adapter over the C++ core that keeps the ports of `outrider.model`.
+
+Rows are bit-exact whatever else is in the pass: see docs/architecture.md. Importing this package needs the compiled core;
+`is_available` says whether it is there.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from outrider.native.loading import load, unsupported_reason
+    from outrider.native.model import NativeModel
+    from outrider.native.options import NativeOptions
+
+__all__ = ["NativeModel", "NativeOptions", "is_available", "load", "unsupported_reason"]
+
+_HOMES = {"load": "loading", "unsupported_reason": "loading", "NativeModel": "model", "NativeOptions": "options"}
+
+
+def is_available() -> bool:
+    """Whether this installation was built with the core."""
+    return find_spec("outrider.native._core") is not None
+
+
+def __getattr__(name: str) -> Any:  # names are found when they are used, so that `is_available` works without the core
+    if name not in _HOMES:
+        raise AttributeError(name)
+    from importlib import import_module
+
+    return getattr(import_module(f"outrider.native.{_HOMES[name]}"), name)

@@ -1,0 +1,119 @@
+"""From a GGUF file's checked header to a model that is ready."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from outrider.cpus import usable_cpus
+from outrider.errors import ConfigError, ModelFileError, OutOfMemoryError, UnsupportedModelError
+from outrider.gguf import HyperParameters, Split, read_hyper_parameters, read_split
+from outrider.model import Capabilities
+from outrider.native import _core
+from outrider.native.model import NativeModel
+from outrider.native.options import DEFAULT_CONTEXT, NativeOptions
+
+ARCHITECTURES: Final = ("llama", "qwen2", "qwen3")
+"""Architectures whose forward pass the core knows."""
+
+_PAIRWISE_ROPE: Final = ("llama",)
+"""Architectures that rotate neighbouring pairs; the others rotate the two halves of a head."""
+
+_OTHER_BACKEND: Final = "use --backend llama"
+
+
+def unsupported_reason(split: Split, parameters: HyperParameters) -> str | None:
+    """Why the core cannot run this model, or None if it can."""
+    if parameters.architecture not in ARCHITECTURES:
+        return f"the native engine does not know the architecture '{parameters.architecture}'"
+    if parameters.n_experts:
+        return "the native engine does not run mixtures of experts"
+    if parameters.rope.scaling not in ("none", "linear"):
+        return f"the native engine does not know the rope scaling '{parameters.rope.scaling}'"
+    if parameters.value_size != parameters.head_size or parameters.head_size % 16 or parameters.head_size > 256:
+        return f"the native engine does not run heads of {parameters.head_size} and {parameters.value_size} values"
+    known = set(_core.supported_types())
+    for tensor in split.tensors:
+        if len(tensor.shape) > 1 and tensor.shape[1] > 1 and tensor.type.id not in known:
+            return f"the native engine does not know the type {tensor.type.name} of tensor '{tensor.name}'"
+    return None
+
+
+def load(path: Path, options: NativeOptions | None = None) -> NativeModel:
+    """Load a GGUF file into panels.
+
+    Args:
+        path: the file, or the first part of a split one.
+        options: how.
+
+    Raises:
+        ModelMissingError, ModelFileError: the file.
+        UnsupportedModelError: a sound file that the core cannot run; the message says what it lacks.
+        ConfigError: an instruction set that this CPU lacks, or a context beyond the model's.
+        OutOfMemoryError: the weights don't fit.
+    """
+    options = options or NativeOptions()
+    split = read_split(path)
+    parameters = read_hyper_parameters(split.header, split.tensors)
+    reason = unsupported_reason(split, parameters)
+    if reason is not None:
+        raise UnsupportedModelError(reason, _OTHER_BACKEND)
+    if options.instruction_set and options.instruction_set not in _core.instruction_sets():
+        available = ", ".join(_core.instruction_sets())
+        raise ConfigError(f"instruction set '{options.instruction_set}' cannot run here", f"this CPU has {available}")
+    n_context = _context(parameters, options)
+    threads = options.threads or usable_cpus()
+    paths = [part.path for part in split.parts]
+    try:
+        engine = _core.load(paths, _table(split), _core_parameters(parameters), threads, n_context, options.n_sequences, options.instruction_set)
+    except MemoryError:
+        raise OutOfMemoryError(f"{path.name} does not fit into memory", "use a smaller model or quantisation") from None
+    except (ValueError, RuntimeError) as error:
+        raise ModelFileError(str(error), "fetch the file again", path=str(path)) from None
+    return NativeModel(
+        engine,
+        Capabilities(
+            n_vocab=parameters.n_vocab,
+            n_context=n_context,
+            max_rows=options.max_rows,
+            max_sequences=options.n_sequences,
+            tree=True,
+            deferred_head=True,
+            bit_exact=True,
+            rollback="truncate",
+            backend="native",
+            device=f"cpu ({engine.isa}, {threads} threads)",
+        ),
+    )
+
+
+def _context(parameters: HyperParameters, options: NativeOptions) -> int:
+    trained = parameters.n_context_train
+    asked = options.n_context or min(trained, DEFAULT_CONTEXT)
+    return min(asked, trained) if options.cap_context else asked
+
+
+def _table(split: Split) -> list[tuple[str, int, list[int], int, int, int]]:
+    return [
+        (tensor.name, tensor.type.id, list(tensor.shape), tensor.offset, tensor.n_bytes, part_index)
+        for part_index, part in enumerate(split.parts)
+        for tensor in part.tensors
+    ]
+
+
+def _core_parameters(parameters: HyperParameters) -> _core.HyperParameters:
+    hyper = _core.HyperParameters()
+    hyper.layers = parameters.n_layers
+    hyper.embedding = parameters.n_embedding
+    hyper.feed_forward = parameters.n_ff
+    hyper.heads = parameters.n_heads
+    hyper.kv_heads = parameters.n_kv_heads
+    hyper.head = parameters.head_size
+    hyper.context = parameters.n_context_train
+    hyper.vocabulary = parameters.n_vocab
+    hyper.epsilon = parameters.rms_epsilon
+    hyper.rope_base = parameters.rope.base
+    hyper.rope_scale = 1.0 / parameters.rope.factor if parameters.rope.scaling == "linear" else 1.0
+    hyper.rope_dimensions = parameters.rope.n_dims
+    hyper.rope_neox = parameters.architecture not in _PAIRWISE_ROPE
+    return hyper

@@ -1,0 +1,56 @@
+"""How a model is loaded by the native engine."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Final
+
+from outrider.errors import ConfigError
+
+DEFAULT_CONTEXT: Final = 8192
+"""Context where none is asked for, unless the model was trained with less. The cache grows by blocks, so this costs nothing."""
+
+PROMPT_ROWS: Final = 512
+"""Rows of a pass over a prompt: enough to be limited by arithmetic, little enough to be cancelled soon."""
+
+ISA_VARIABLE: Final = "OUTRIDER_ISA"
+"""Environment variable that names the instruction set: avx512, avx-vnni, avx2 or scalar."""
+
+
+@dataclass(frozen=True, slots=True)
+class NativeOptions:
+    """What `load` needs to know beyond the file.
+
+    Attributes:
+        n_context: positions that one sequence can hold; 0 means the training context, at most 8192.
+        cap_context: never more than the training context, whatever n_context says.
+        n_sequences: sequences that can be open at a time.
+        max_rows: rows of the largest pass.
+        threads: 0 means every CPU that the process may use (affinity and cgroup quota).
+        isa: instruction set, "" for the best; the environment variable OUTRIDER_ISA comes first.
+
+    Raises ConfigError for numbers out of range.
+    """
+
+    n_context: int = 0
+    cap_context: bool = False
+    n_sequences: int = 1
+    max_rows: int = PROMPT_ROWS
+    threads: int = 0
+    isa: str = ""
+
+    def __post_init__(self) -> None:
+        for name, value, low, high in (
+            ("n_context", self.n_context, 0, 1 << 24),
+            ("n_sequences", self.n_sequences, 1, 1 << 16),
+            ("max_rows", self.max_rows, 1, 1 << 16),
+            ("threads", self.threads, 0, 256),
+        ):
+            if not low <= value <= high:
+                raise ConfigError(f"{name} is {value}", f"use {low} to {high}")
+
+    @property
+    def instruction_set(self) -> str:
+        """The set that was asked for, "" for none."""
+        return os.environ.get(ISA_VARIABLE, "") or self.isa
