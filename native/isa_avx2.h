@@ -76,6 +76,7 @@ struct Isa {
     static Floats zero_below(Floats x, float limit, Floats value) { return _mm256_and_ps(_mm256_cmp_ps(x, _mm256_set1_ps(limit), _CMP_GE_OQ), value); }
     // Forced inline: gcc takes a function that only prefetches for one without effect, and drops the calls.
     static inline __attribute__((always_inline)) void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+    static inline __attribute__((always_inline)) void prefetch_second_level(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1); }
 };
 
 }  // namespace

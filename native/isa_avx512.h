@@ -66,6 +66,7 @@ struct Isa {
     }
     // Forced inline: gcc takes a function that only prefetches for one without effect, and drops the calls.
     static inline __attribute__((always_inline)) void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+    static inline __attribute__((always_inline)) void prefetch_second_level(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1); }
 };
 
 }  // namespace

@@ -79,6 +79,7 @@ struct Isa {
         return value;
     }
     static void prefetch(const void*) {}
+    static void prefetch_second_level(const void*) {}
 #undef OUTRIDER_LANES
 #undef OUTRIDER_BYTES
 
