@@ -2,6 +2,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/function.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
@@ -32,13 +33,13 @@ struct Owned {
 };
 
 std::unique_ptr<Engine> load(const std::vector<std::string>& paths, const std::vector<TableRow>& rows, const HyperParameters& hyper, int threads, int n_context,
-                             int n_sequences, const std::string& isa) {
+                             int n_sequences, const std::string& isa, const std::vector<std::pair<int, int>>& head_rows) {
     std::vector<TensorEntry> table;
     for (const auto& [name, type, shape, offset, bytes, file] : rows) table.push_back({name, type, shape, offset, bytes, file});
     if (threads < 1 || threads > 256) throw std::invalid_argument("threads must be 1 to 256");
     if (n_context < 1 || n_sequences < 1) throw std::invalid_argument("context and sequences must be positive");
     nb::gil_scoped_release release;
-    return std::make_unique<Engine>(paths, table, hyper, EngineOptions{threads, n_context, n_sequences, isa});
+    return std::make_unique<Engine>(paths, table, hyper, EngineOptions{threads, n_context, n_sequences, isa, head_rows});
 }
 
 // Asks Python at most every 10 ms: taking the GIL once per layer could cost more than the layer.

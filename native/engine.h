@@ -18,12 +18,13 @@ struct EngineOptions {
     int n_context;
     int n_sequences;
     std::string isa;  // "" chooses the best
+    std::vector<std::pair<int, int>> head_rows;  // ranges of the vocabulary that get logits; empty for all
 };
 
 class Engine {
 public:
     Engine(const std::vector<std::string>& paths, const std::vector<TensorEntry>& table, const HyperParameters& hyper, const EngineOptions& options)
-        : kernels(choose_kernels(options.isa)), pool(options.threads), weights(paths, table, hyper, pool),
+        : kernels(choose_kernels(options.isa)), pool(options.threads), weights(paths, table, hyper, options.head_rows, pool),
           cache({hyper.layers, hyper.kv_heads, hyper.head}, options.n_context, options.n_sequences), forward(weights, cache, kernels, pool) {}
 
     const Kernels& kernels;

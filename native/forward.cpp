@@ -12,6 +12,7 @@ namespace outrider {
 namespace {
 
 constexpr int kChunkedRows = 16;  // up to this many rows attention is split by chunks of keys, above by rows
+constexpr int kSharedBytes = 10240;  // of weights that tiles take in turns: a third of the first-level cache
 constexpr int kRowTile = 8;       // rows of one attention item above
 
 int padded16(int n) { return (n + 15) / 16 * 16; }
@@ -100,6 +101,7 @@ void Forward::prepare(const std::vector<Segment>& segments) {
         activations_[kind].ensure(n_rows_, std::max(width_, q_width_));
         inner_activations_[kind].ensure(n_rows_, inner_);
     }
+    for (Scratch& s : scratch_) s.carry.ensure(n * kPanelRows);
     fill_rope();
     slot_of_row_.assign(n, -1);
     n_slots_ = 0;
@@ -186,14 +188,32 @@ void Forward::multiply(const std::vector<Target>& targets, const Tiling& tiling,
         const Matrix& m = *target.matrix;
         const int begin = std::max(mine.begin - base, 0), end = std::min(mine.end - base, m.n_groups);
         base += m.n_groups;
-        const ActivationKind kind = m.info->activation;
+        // Several tiles share a row group: they take it a few panels at a time, so that these stay in the first-level cache.
+        const int step = tiling.n_tiles == 1 ? m.n_panels : std::max(1, kSharedBytes / m.info->panel_bytes);
         for (int g = begin; g < end; g++)
-            for (int tile = 0; tile < tiling.n_tiles; tile++) {
-                const int first = tiling.first(tile), n = tiling.size(tile);
-                MultiplyJob job{m.group(g), m.n_panels, inputs[int(kind)].tile(kind, first, n), target.y + size_t(first) * size_t(target.stride) + g * kPanelRows,
-                                target.stride, target.bias && !target.bias->empty() ? target.bias->data() + g * kPanelRows : nullptr, target.accumulate};
-                kernels_.multiply[m.info->format][n - 1](job);
-            }
+            for (int panel = 0; panel < m.n_panels; panel += step) multiply_panels(target, g, panel, std::min(step, m.n_panels - panel), tiling, inputs, thread);
+    }
+}
+
+// A range of one row group's panels times every tile. Running results go through `carry`: the order of additions stays that of columns.
+void Forward::multiply_panels(const Target& target, int group, int panel, int n_panels, const Tiling& tiling, const Activations* inputs, int thread) const {
+    const Matrix& m = *target.matrix;
+    const ActivationKind kind = m.info->activation;
+    float* carry = scratch_[size_t(thread)].carry.data();
+    for (int tile = 0; tile < tiling.n_tiles; tile++) {
+        const int first = tiling.first(tile), n = tiling.size(tile);
+        const MultiplyJob job{m.group(group) + size_t(panel) * size_t(m.info->panel_bytes),
+                              n_panels,
+                              inputs[int(kind)].tile(kind, first, n, panel * m.info->panel_columns),
+                              carry + size_t(first) * kPanelRows,
+                              panel == 0,
+                              panel + n_panels == m.n_panels,
+                              tile == 0,
+                              target.y + size_t(first) * size_t(target.stride) + group * kPanelRows,
+                              target.stride,
+                              target.bias && !target.bias->empty() ? target.bias->data() + group * kPanelRows : nullptr,
+                              target.accumulate};
+        kernels_.multiply[m.info->format][n - 1](job);
     }
 }
 
@@ -398,6 +418,8 @@ void Forward::compute_logits(const std::vector<int>& rows, int first_slot) {
     if (needed * sizeof(float) > logits_.bytes()) {
         Buffer<float> larger;
         larger.ensure(needed);
+        // Tokens that a trimmed head leaves out, and the padding behind the vocabulary, are never written: no reduction may pick them.
+        std::fill(larger.data(), larger.data() + needed, -INFINITY);
         if (first_slot) std::memcpy(larger.data(), logits_.data(), size_t(first_slot) * size_t(stride) * sizeof(float));
         std::swap(logits_, larger);
     }
@@ -413,9 +435,12 @@ void Forward::compute_logits(const std::vector<int>& rows, int first_slot) {
             kernels_.quantise[kind](buffer, hyper_.embedding, head_activations_[kind].tile(ActivationKind(kind), first, size), i - first, size);
         }
         pool_.barrier();
-        multiply({{&weights_.head, logits_.data() + size_t(first_slot) * size_t(stride), stride, nullptr, false}}, tiling, head_activations_, thread);
+        float* y = logits_.data() + size_t(first_slot) * size_t(stride);
+        std::vector<Target> targets;
+        for (const HeadPart& part : weights_.head_parts) targets.push_back({&part.matrix, y + part.first * kPanelRows, stride, nullptr, false});
+        multiply(targets, tiling, head_activations_, thread);
     });
-    // Rows beyond the vocabulary are padding: no reduction may pick them.
+    // The last row group may reach beyond the vocabulary.
     for (int i = 0; i < n; i++) {
         float* row = logits_.data() + size_t(first_slot + i) * size_t(stride);
         for (int k = hyper_.vocabulary; k < stride; k++) row[k] = -INFINITY;

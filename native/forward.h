@@ -61,6 +61,7 @@ private:
     void quantise_rows(const Vector* norm, const float* x, int columns, int stride, bool (&kinds)[kActivationKinds], int thread);
     void quantise_gate(bool (&kinds)[kActivationKinds], int thread);
     void multiply(const std::vector<Target>& targets, const Tiling& tiling, const Activations* inputs, int thread) const;
+    void multiply_panels(const Target& target, int group, int panel, int n_panels, const Tiling& tiling, const Activations* inputs, int thread) const;
     void rotate(int layer, int row, int thread);
     void rotate_head(float* x, int row) const;
     void attention(int layer, int thread);
@@ -88,7 +89,7 @@ private:
     Buffer<float> state_out_, state_max_, state_sum_, chunk_out_, chunk_max_, chunk_sum_;
     Activations activations_[kActivationKinds], inner_activations_[kActivationKinds], head_activations_[kActivationKinds];
     struct Scratch {
-        Buffer<float> scores, row, out, max, sum;
+        Buffer<float> scores, row, out, max, sum, carry;
         Buffer<uint16_t> halves, keys, values;
     };
     std::vector<Scratch> scratch_;

@@ -17,11 +17,14 @@ struct ActivationTile {
     float* sums;       // kPer32: [columns / 32][n]: scale x sum of each 32 columns
 };
 
-// 16 rows of a weight matrix times one tile.
+// 16 rows of a weight matrix times one tile, or a range of their columns.
 struct MultiplyJob {
     const void* panels;  // the row group's panels, in column order
     int n_panels;
-    ActivationTile x;
+    ActivationTile x;    // from the first panel's columns on
+    float* carry;        // [n][16]: running results between calls for successive panels; null where one call does all
+    bool first, last;    // whether the job starts at zero, and whether it ends in y
+    bool prefetch;       // the panels come from memory, not from a cache
     float* y;           // y[row in tile * stride + lane]
     ptrdiff_t stride;   // floats
     const float* bias;  // 16 floats added to every row, or null

@@ -80,12 +80,12 @@ inline __attribute__((always_inline)) void finish_with_mins(const Panel& b, int 
 struct Q4K {
     using Panel = PanelQ4K;
     template <int N>
-    static void accumulate(const Panel& b, int lane, const ActivationTile& x, int p, Floats (&out)[N]) {
+    static void accumulate(const Panel& b, int lane, const ActivationTile& x, int p, bool prefetch, Floats (&out)[N]) {
         const int32_t* values = x.values + p * 64 * N;
         Ints sum[N];
         OUTRIDER_ROWS sum[t] = Isa::zero();
         OUTRIDER_UNROLL(1) for (int j = 0; j < 8; j++) {
-            prefetch_ahead<N, 5>(&b, j * 5);
+            if (prefetch) prefetch_ahead<N, 5>(&b, j * 5);
             Ints dot[N];
             OUTRIDER_ROWS dot[t] = Isa::zero();
             dot_nibbles<N>(b.nibbles[j], lane, values + j * 8 * N, dot);
@@ -99,12 +99,12 @@ struct Q4K {
 struct Q5K {
     using Panel = PanelQ5K;
     template <int N>
-    static void accumulate(const Panel& b, int lane, const ActivationTile& x, int p, Floats (&out)[N]) {
+    static void accumulate(const Panel& b, int lane, const ActivationTile& x, int p, bool prefetch, Floats (&out)[N]) {
         const int32_t* values = x.values + p * 64 * N;
         Ints sum[N];
         OUTRIDER_ROWS sum[t] = Isa::zero();
         OUTRIDER_UNROLL(1) for (int j = 0; j < 8; j++) {
-            prefetch_ahead<N, 6>(&b, j * 6);
+            if (prefetch) prefetch_ahead<N, 6>(&b, j * 6);
             Ints dot[N];
             OUTRIDER_ROWS dot[t] = Isa::zero();
             dot_five_bits<N>(b.nibbles[j], b.high[j], lane, values + j * 8 * N, dot);
@@ -118,14 +118,14 @@ struct Q5K {
 struct Q6K {
     using Panel = PanelQ6K;
     template <int N>
-    static void accumulate(const Panel& b, int lane, const ActivationTile& x, int p, Floats (&out)[N]) {
+    static void accumulate(const Panel& b, int lane, const ActivationTile& x, int p, bool prefetch, Floats (&out)[N]) {
         const int32_t* values = x.values + p * 64 * N;
         const int32_t* offsets = x.offsets + p * 16 * N;
         Ints sum[N];
         OUTRIDER_ROWS sum[t] = Isa::zero();
         OUTRIDER_UNROLL(1) for (int j = 0; j < 16; j++) {
-            prefetch_ahead<N, 3>(&b, j * 3);
-            if (j >= 11) prefetch_ahead<N, 1>(&b, 37 + j);
+            if (prefetch) prefetch_ahead<N, 3>(&b, j * 3);
+            if (prefetch && j >= 11) prefetch_ahead<N, 1>(&b, 37 + j);
             Bytes high = Isa::load_bytes(b.high[j] + lane * 4);
             Bytes first = Isa::load_bytes(b.low[j][0] + lane * 4), second = Isa::load_bytes(b.low[j][1] + lane * 4);
             Bytes q0 = Isa::or_shifted<4, 48>(Isa::low_nibbles(first), high);
@@ -166,9 +166,9 @@ struct Blocks32 {
 
 struct Q40 : Blocks32<PanelQ40, 5> {
     template <int N>
-    static void accumulate(const Panel& b, int lane, const ActivationTile& x, int p, Floats (&out)[N]) {
+    static void accumulate(const Panel& b, int lane, const ActivationTile& x, int p, bool prefetch, Floats (&out)[N]) {
         OUTRIDER_UNROLL(1) for (int j = 0; j < 2; j++) {
-            prefetch_ahead<N, 5>(&b, j * 4);
+            if (prefetch) prefetch_ahead<N, 5>(&b, j * 4);
             int block = p * 2 + j;
             Ints dot[N];
             OUTRIDER_ROWS dot[t] = Isa::shift_right<1>(Isa::broadcast(x.offsets[block * N + t]));
@@ -180,9 +180,9 @@ struct Q40 : Blocks32<PanelQ40, 5> {
 
 struct Q41 : Blocks32<PanelQ41, 5> {
     template <int N>
-    static void accumulate(const Panel& b, int lane, const ActivationTile& x, int p, Floats (&out)[N]) {
+    static void accumulate(const Panel& b, int lane, const ActivationTile& x, int p, bool prefetch, Floats (&out)[N]) {
         OUTRIDER_UNROLL(1) for (int j = 0; j < 2; j++) {
-            prefetch_ahead<N, 5>(&b, j * 5);
+            if (prefetch) prefetch_ahead<N, 5>(&b, j * 5);
             int block = p * 2 + j;
             Ints dot[N];
             OUTRIDER_ROWS dot[t] = Isa::zero();
@@ -195,9 +195,9 @@ struct Q41 : Blocks32<PanelQ41, 5> {
 
 struct Q50 : Blocks32<PanelQ50, 6> {
     template <int N>
-    static void accumulate(const Panel& b, int lane, const ActivationTile& x, int p, Floats (&out)[N]) {
+    static void accumulate(const Panel& b, int lane, const ActivationTile& x, int p, bool prefetch, Floats (&out)[N]) {
         OUTRIDER_UNROLL(1) for (int j = 0; j < 2; j++) {
-            prefetch_ahead<N, 6>(&b, j * 5);
+            if (prefetch) prefetch_ahead<N, 6>(&b, j * 5);
             int block = p * 2 + j;
             Ints dot[N];
             OUTRIDER_ROWS dot[t] = Isa::broadcast(x.offsets[block * N + t]);
@@ -209,9 +209,9 @@ struct Q50 : Blocks32<PanelQ50, 6> {
 
 struct Q51 : Blocks32<PanelQ51, 6> {
     template <int N>
-    static void accumulate(const Panel& b, int lane, const ActivationTile& x, int p, Floats (&out)[N]) {
+    static void accumulate(const Panel& b, int lane, const ActivationTile& x, int p, bool prefetch, Floats (&out)[N]) {
         OUTRIDER_UNROLL(1) for (int j = 0; j < 2; j++) {
-            prefetch_ahead<N, 6>(&b, j * 6);
+            if (prefetch) prefetch_ahead<N, 6>(&b, j * 6);
             int block = p * 2 + j;
             Ints dot[N];
             OUTRIDER_ROWS dot[t] = Isa::zero();
@@ -224,9 +224,9 @@ struct Q51 : Blocks32<PanelQ51, 6> {
 
 struct Q80 : Blocks32<PanelQ80, 9> {
     template <int N>
-    static void accumulate(const Panel& b, int lane, const ActivationTile& x, int p, Floats (&out)[N]) {
+    static void accumulate(const Panel& b, int lane, const ActivationTile& x, int p, bool prefetch, Floats (&out)[N]) {
         OUTRIDER_UNROLL(1) for (int j = 0; j < 2; j++) {
-            prefetch_ahead<N, 9>(&b, j * 8);
+            if (prefetch) prefetch_ahead<N, 9>(&b, j * 8);
             int block = p * 2 + j;
             Ints dot[N];
             OUTRIDER_ROWS dot[t] = Isa::kSigned ? Isa::shift_left<3>(Isa::broadcast(x.offsets[block * N + t])) : Isa::zero();
@@ -247,8 +247,12 @@ void multiply(const MultiplyJob& job) {
     const ActivationTile x = job.x;
     for (int lane = 0; lane < kPanelRows; lane += Isa::kLanes) {
         Floats out[N];
-        OUTRIDER_ROWS out[t] = Isa::zero_float();
-        for (int p = 0; p < job.n_panels; p++) F::template accumulate<N>(panels[p], lane, x, p, out);
+        OUTRIDER_ROWS out[t] = job.first ? Isa::zero_float() : Isa::load(job.carry + t * kPanelRows + lane);
+        for (int p = 0; p < job.n_panels; p++) F::template accumulate<N>(panels[p], lane, x, p, job.prefetch, out);
+        if (!job.last) {
+            OUTRIDER_ROWS Isa::store(job.carry + t * kPanelRows + lane, out[t]);
+            continue;
+        }
         if (job.bias) {
             Floats bias = Isa::load(job.bias + lane);
             OUTRIDER_ROWS out[t] = Isa::add_float(out[t], bias);

@@ -60,7 +60,7 @@ double int8_gmac_per_s(int threads, const Kernels& kernels) {
         const double start = now();
         pool.run([&](int t) {
             uint8_t* data = memory[size_t(t)].data();
-            MultiplyJob job{data, kPanels, activations[size_t(t)].tile(ActivationKind::kPer32, 0, kMaxTile), reinterpret_cast<float*>(data + kPanels * sizeof(PanelQ80)), 16, nullptr, false};
+            MultiplyJob job{data, kPanels, activations[size_t(t)].tile(ActivationKind::kPer32, 0, kMaxTile), nullptr, true, true, false, reinterpret_cast<float*>(data + kPanels * sizeof(PanelQ80)), 16, nullptr, false};
             for (int i = 0; i < kRounds; i++) kernels.multiply[kQ80][kMaxTile - 1](job);
         });
         best = std::min(best, now() - start);

@@ -92,6 +92,9 @@ public:
 
     Vector optional_vector(const std::string& name, int64_t n) const { return has(name) ? vector(name, n) : Vector(); }
 
+    // Only these row groups of a declared matrix will be read; the others stay untouched, unbacked memory.
+    void restrict(const Matrix& matrix, const std::vector<HeadPart>& parts) { restricted_ = &matrix, parts_ = &parts; }
+
     // Lays the matrices out in the order they were declared, so that a layer is contiguous, and fills them in parallel.
     Memory load(Pool& pool) {
         size_t total = 0;
@@ -104,7 +107,9 @@ public:
             next += matrix->bytes();
             const size_t group = source_row_bytes(*matrix) * kPanelRows;
             const int step = int(std::max<size_t>(1, kReadBytes / group));
-            for (int g = 0; g < matrix->n_groups; g += step) slices.push_back({matrix, tensor, g, std::min(step, matrix->n_groups - g)});
+            const std::vector<HeadPart> whole{{0, matrix->n_groups, {}}};
+            for (const HeadPart& part : matrix == restricted_ ? *parts_ : whole)
+                for (int g = part.first, end = part.first + part.count; g < end; g += step) slices.push_back({matrix, tensor, g, std::min(step, end - g)});
         }
         std::atomic<size_t> taken{0};
         std::atomic<const TensorEntry*> failed{nullptr};
@@ -157,7 +162,23 @@ private:
     std::vector<File> files_;
     std::map<std::string, const TensorEntry*> table_;
     std::vector<std::pair<Matrix*, const TensorEntry*>> declared_;
+    const Matrix* restricted_ = nullptr;
+    const std::vector<HeadPart>* parts_ = nullptr;
 };
+
+// Ranges of rows as ranges of whole row groups, merged where they touch.
+std::vector<HeadPart> group_ranges(const std::vector<std::pair<int, int>>& rows, int n_rows) {
+    if (rows.empty()) return {{0, (n_rows + kPanelRows - 1) / kPanelRows, {}}};
+    std::vector<HeadPart> parts;
+    for (const auto& [first, end] : rows) {
+        if (first < 0 || end <= first || end > n_rows) throw std::invalid_argument("head rows " + std::to_string(first) + " to " + std::to_string(end));
+        const int from = first / kPanelRows, to = (end + kPanelRows - 1) / kPanelRows;
+        if (!parts.empty() && from < parts.back().first) throw std::invalid_argument("head rows must rise");
+        if (!parts.empty() && from <= parts.back().first + parts.back().count) parts.back().count = std::max(parts.back().count, to - parts.back().first);
+        else parts.push_back({from, to - from, {}});
+    }
+    return parts;
+}
 
 void check(const HyperParameters& h) {
     auto within = [](const char* name, int value, int low, int high) {
@@ -179,7 +200,8 @@ void check(const HyperParameters& h) {
 
 }  // namespace
 
-Weights::Weights(const std::vector<std::string>& paths, const std::vector<TensorEntry>& table, const HyperParameters& parameters, Pool& pool)
+Weights::Weights(const std::vector<std::string>& paths, const std::vector<TensorEntry>& table, const HyperParameters& parameters,
+                 const std::vector<std::pair<int, int>>& head_rows, Pool& pool)
     : hyper(parameters) {
     check(hyper);
     Loader loader(paths, table);
@@ -209,9 +231,14 @@ Weights::Weights(const std::vector<std::string>& paths, const std::vector<Tensor
     output_norm = loader.vector("output_norm.weight", width);
     rope_factors = loader.optional_vector("rope_freqs.weight", hyper.rope_dimensions / 2);
     const bool tied = !loader.has("output.weight");
-    if (!tied) loader.declare(head, "output.weight", width, hyper.vocabulary);
+    head_parts = group_ranges(head_rows, hyper.vocabulary);
+    if (!tied) {
+        loader.declare(head, "output.weight", width, hyper.vocabulary);
+        loader.restrict(head, head_parts);
+    }
     arena_ = loader.load(pool);
     if (tied) head = embedding;
+    for (HeadPart& part : head_parts) part.matrix = head.part(part.first, part.count);
 
     by_name_ = {{"token_embd.weight", &embedding}, {"output.weight", &head}};
     for (int i = 0; i < hyper.layers; i++) {
@@ -228,7 +255,8 @@ Weights::Weights(const std::vector<std::string>& paths, const std::vector<Tensor
 }
 
 size_t Weights::bytes_per_pass() const {
-    size_t total = head.bytes();
+    size_t total = 0;
+    for (const HeadPart& part : head_parts) total += part.matrix.bytes();
     for (const Layer& l : layers)
         for (const Matrix* m : {&l.query, &l.key, &l.value, &l.output, &l.gate, &l.up, &l.down}) total += m->bytes();
     return total;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "format.h"
@@ -36,6 +37,14 @@ struct Matrix {
     int rows = 0, columns = 0, n_groups = 0, n_panels = 0;  // groups of 16 rows; panels of one group
     uint8_t* data = nullptr;
 
+    // The same matrix from one row group on; shares the panels.
+    Matrix part(int first_group, int groups) const {
+        Matrix m = *this;
+        m.data = data + group_bytes() * size_t(first_group);
+        m.n_groups = groups;
+        m.rows = groups * kPanelRows;
+        return m;
+    }
     size_t group_bytes() const { return size_t(n_panels) * size_t(info->panel_bytes); }
     size_t bytes() const { return group_bytes() * size_t(n_groups); }
     const uint8_t* group(int g) const { return data + group_bytes() * size_t(g); }
@@ -44,6 +53,12 @@ struct Matrix {
 
 using Vector = std::vector<float>;  // padded to whole cache lines; empty where the model has none
 
+// Row groups first .. first + count - 1 of the output head.
+struct HeadPart {
+    int first, count;
+    Matrix matrix;
+};
+
 struct Layer {
     Matrix query, key, value, output, gate, up, down;
     Vector attention_norm, feed_forward_norm, query_bias, key_bias, value_bias, output_bias, query_norm, key_norm;
@@ -51,10 +66,13 @@ struct Layer {
 
 class Weights {
 public:
-    Weights(const std::vector<std::string>& paths, const std::vector<TensorEntry>& table, const HyperParameters& hyper, Pool& pool);
+    // head_rows: ranges [first, end) of the vocabulary that get logits, rising; empty for all of it. A draft model reads less that way.
+    Weights(const std::vector<std::string>& paths, const std::vector<TensorEntry>& table, const HyperParameters& hyper,
+            const std::vector<std::pair<int, int>>& head_rows, Pool& pool);
 
     HyperParameters hyper;
     Matrix embedding, head;  // a tied head is the embedding itself
+    std::vector<HeadPart> head_parts;  // rounded outward to whole row groups
     std::vector<Layer> layers;
     Vector output_norm, rope_factors;
 

@@ -167,3 +167,16 @@ def test_float_matrices_are_refused_with_the_way_out(tmp_path: Path) -> None:
     (tmp_path / "m.gguf").write_bytes(data)
     with pytest.raises((UnsupportedModelError, ModelFileError)):
         load(tmp_path / "m.gguf")
+
+
+def test_trimmed_head_scores_the_first_and_the_special_tokens(mixed_file: Path, loaded: Loader) -> None:
+    whole, trimmed = loaded(mixed_file), loaded(mixed_file, head_tokens=96)
+    full = whole.evaluate([Segment(whole.open(), (1, 2, 3))]).rows(range(3))
+    evaluation = trimmed.evaluate([Segment(trimmed.open(), (1, 2, 3))])
+    part = evaluation.rows(range(3))
+    kept = [*range(96), *range(288, 300)]  # token 299 is special, and a group of 16 rows is read as a whole
+    assert part[:, kept].tobytes() == full[:, kept].tobytes()
+    assert (part[:, 96:288] == -np.inf).all()
+    assert evaluation.argmax(range(3)).tolist() == part.argmax(axis=1).tolist()
+    assert np.allclose(evaluation.logsumexp(range(3)), np.log(np.exp(part.astype(np.float64)).sum(axis=1)), atol=1e-5)
+    assert trimmed.engine.bytes_per_pass < whole.engine.bytes_per_pass

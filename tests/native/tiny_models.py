@@ -61,6 +61,11 @@ def write_model(path: Path, shape: Shape, seed: int = 0) -> dict[str, NDArray[np
     writer.add_layer_norm_rms_eps(1e-6)
     writer.add_rope_freq_base(10000.0)
     writer.add_vocab_size(shape.vocab)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("qwen2")
+    writer.add_token_list(["t1t2" if token == 3 else f"t{token}" for token in range(shape.vocab)])
+    writer.add_token_types([gguf.TokenType.CONTROL if token == shape.vocab - 1 else gguf.TokenType.NORMAL for token in range(shape.vocab)])
+    writer.add_token_merges(["t1 t2"])
     reference: dict[str, NDArray[np.float32]] = {}
     turn = 0
 

@@ -57,6 +57,7 @@ def load(
     n_context: int,
     n_sequences: int,
     isa: str,
+    head_rows: Sequence[tuple[int, int]],
     /,
 ) -> Engine: ...
 def instruction_sets() -> list[str]: ...

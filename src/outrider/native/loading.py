@@ -7,7 +7,7 @@ from typing import Final
 
 from outrider.cpus import usable_cpus
 from outrider.errors import ConfigError, ModelFileError, OutOfMemoryError, UnsupportedModelError
-from outrider.gguf import HyperParameters, Split, read_hyper_parameters, read_split
+from outrider.gguf import HyperParameters, Split, TokenType, read_hyper_parameters, read_split, read_vocabulary
 from outrider.model import Capabilities
 from outrider.native import _core
 from outrider.native.model import NativeModel
@@ -18,6 +18,8 @@ ARCHITECTURES: Final = ("llama", "qwen2", "qwen3")
 
 _PAIRWISE_ROPE: Final = ("llama",)
 """Architectures that rotate neighbouring pairs; the others rotate the two halves of a head."""
+
+_SPECIAL: Final = (TokenType.CONTROL, TokenType.USER_DEFINED)
 
 _OTHER_BACKEND: Final = "use --backend llama"
 
@@ -64,8 +66,11 @@ def load(path: Path, options: NativeOptions | None = None) -> NativeModel:
     n_context = _context(parameters, options)
     threads = options.threads or usable_cpus()
     paths = [part.path for part in split.parts]
+    head_rows = _head_rows(split, options.head_tokens, parameters.n_vocab)
     try:
-        engine = _core.load(paths, _table(split), _core_parameters(parameters), threads, n_context, options.n_sequences, options.instruction_set)
+        engine = _core.load(
+            paths, _table(split), _core_parameters(parameters), threads, n_context, options.n_sequences, options.instruction_set, head_rows
+        )
     except MemoryError:
         raise OutOfMemoryError(f"{path.name} does not fit into memory", "use a smaller model or quantisation") from None
     except (ValueError, RuntimeError) as error:
@@ -91,6 +96,15 @@ def _context(parameters: HyperParameters, options: NativeOptions) -> int:
     trained = parameters.n_context_train
     asked = options.n_context or min(trained, DEFAULT_CONTEXT)
     return min(asked, trained) if options.cap_context else asked
+
+
+def _head_rows(split: Split, head_tokens: int, n_vocab: int) -> list[tuple[int, int]]:
+    """The first tokens and every special one, as rising ranges; [] for the whole vocabulary."""
+    if not 0 < head_tokens < n_vocab:
+        return []
+    types = read_vocabulary(split.header).types
+    special = [token for token in range(head_tokens, n_vocab) if types[token] in _SPECIAL]
+    return [(0, head_tokens), *((token, token + 1) for token in special)]
 
 
 def _table(split: Split) -> list[tuple[str, int, list[int], int, int, int]]:

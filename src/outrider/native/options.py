@@ -28,6 +28,7 @@ class NativeOptions:
         n_sequences: sequences that can be open at a time.
         max_rows: rows of the largest pass.
         threads: 0 means every CPU that the process may use (affinity and cgroup quota).
+        head_tokens: a draft model may score only the first so many tokens, plus all special ones; the others get -inf. 0 means all.
         isa: instruction set, "" for the best; the environment variable OUTRIDER_ISA comes first.
 
     Raises ConfigError for numbers out of range.
@@ -38,6 +39,7 @@ class NativeOptions:
     n_sequences: int = 1
     max_rows: int = PROMPT_ROWS
     threads: int = 0
+    head_tokens: int = 0
     isa: str = ""
 
     def __post_init__(self) -> None:
@@ -46,6 +48,7 @@ class NativeOptions:
             ("n_sequences", self.n_sequences, 1, 1 << 16),
             ("max_rows", self.max_rows, 1, 1 << 16),
             ("threads", self.threads, 0, 256),
+            ("head_tokens", self.head_tokens, 0, 1 << 24),
         ):
             if not low <= value <= high:
                 raise ConfigError(f"{name} is {value}", f"use {low} to {high}")
