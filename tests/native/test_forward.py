@@ -62,7 +62,9 @@ def reference_logits(path: Path, matrices: dict[str, NDArray[np.float32]], shape
 
 
 @pytest.mark.parametrize(
-    "shape", [Shape(), Shape(architecture="llama", biases=False, tied=True), Shape(architecture="qwen3", biases=False)], ids=lambda s: s.architecture
+    "shape",
+    [Shape(), Shape(architecture="llama", biases=False, tied=True), Shape(architecture="qwen3", biases=False)],
+    ids=lambda s: s.architecture,
 )
 def test_logits_are_the_models(tmp_path: Path, loaded: Loader, shape: Shape) -> None:
     matrices = write_model(tmp_path / "m.gguf", shape)

@@ -45,7 +45,9 @@ def reference(mixed_file: Path) -> NDArray[np.float32]:
 
 @pytest.mark.parametrize("isa", _core.instruction_sets())
 @pytest.mark.parametrize("threads", [1, 2, 3])
-def test_instruction_sets_and_threads_agree(mixed_file: Path, reference: NDArray[np.float32], loaded: Loader, isa: str, threads: int) -> None:
+def test_instruction_sets_and_threads_agree(
+    mixed_file: Path, reference: NDArray[np.float32], loaded: Loader, isa: str, threads: int
+) -> None:
     model = loaded(mixed_file, isa=isa, threads=threads)
     assert feed(model, model.open(), TOKENS, N_TOKENS).tobytes() == reference.tobytes()
 

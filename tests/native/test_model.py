@@ -72,7 +72,13 @@ def test_provisional_rows_must_be_settled(mixed_file: Path, loaded: Loader) -> N
 
 @pytest.mark.parametrize(
     ("tokens", "parents", "problem"),
-    [((300,), (), "outside the vocabulary"), ((-1,), (), "outside the vocabulary"), ((1, 2), (-1, 1), "earlier rows"), ((1, 2), (-1,), "a parent for each"), ((), (), "needs tokens")],
+    [
+        ((300,), (), "outside the vocabulary"),
+        ((-1,), (), "outside the vocabulary"),
+        ((1, 2), (-1, 1), "earlier rows"),
+        ((1, 2), (-1,), "a parent for each"),
+        ((), (), "needs tokens"),
+    ],
 )
 def test_bad_segments_change_nothing(
     mixed_file: Path, loaded: Loader, tokens: tuple[int, ...], parents: tuple[int, ...], problem: str

@@ -19,9 +19,7 @@ _GPT2: Final = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s
 
 def _modern(digits: str) -> str:
     """The expression that GPT-4's tokenizer brought; models differ in how many digits go together."""
-    return (
-        _CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|" + digits + r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-    )
+    return _CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|" + digits + r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 
 
 _PRE_TOKENIZERS: Final = {
@@ -102,7 +100,7 @@ class NativeTokenizer:
 
     def piece(self, token: int) -> bytes:
         """The bytes of one token, perhaps part of a character. Control tokens give b""."""
-        kind = int(self._vocabulary.types[token])
+        kind = _kind(self._vocabulary, token)
         text = self._vocabulary.tokens[token]
         if kind in (TokenType.CONTROL, TokenType.UNKNOWN, TokenType.UNUSED):
             return b""
@@ -129,13 +127,15 @@ def _split(text: str, special: _Special) -> list[str | int]:
     return pieces
 
 
+def _kind(vocabulary: Vocabulary, token: int) -> int:
+    """Its type; what ends a generation is a control token, whatever the file says (some call `</s>` normal)."""
+    return int(TokenType.CONTROL) if token in vocabulary.end_tokens else int(vocabulary.types[token])
+
+
 def _specials(vocabulary: Vocabulary) -> list[_Special]:
     kinds = {TokenType.CONTROL: True, TokenType.UNKNOWN: True, TokenType.USER_DEFINED: False}
-    return [
-        _Special(text, token, kinds[TokenType(int(kind))])
-        for token, (text, kind) in enumerate(zip(vocabulary.tokens, vocabulary.types, strict=True))
-        if text and int(kind) in kinds
-    ]
+    found = ((text, token, _kind(vocabulary, token)) for token, text in enumerate(vocabulary.tokens) if text)
+    return [_Special(text, token, only_parsed=kinds[TokenType(kind)]) for text, token, kind in found if kind in kinds]
 
 
 def _byte_pairs(vocabulary: Vocabulary, expressions: tuple[str, ...]) -> Tokenizer:
