@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 FORMATS = (Type.Q4_0, Type.Q4_1, Type.Q5_0, Type.Q5_1, Type.Q8_0, Type.Q4_K, Type.Q5_K, Type.Q6_K)
 
 # Where a block keeps its float16 scales; random bytes there would be huge or NaN.
-_SCALE_OFFSETS = {
-    Type.Q4_0: (0,), Type.Q4_1: (0, 2), Type.Q5_0: (0,), Type.Q5_1: (0, 2), Type.Q8_0: (0,), Type.Q4_K: (0, 2), Type.Q5_K: (0, 2), Type.Q6_K: (208,),
-}  # fmt: skip
+_SCALE_OFFSETS = {kind: (208,) if kind is Type.Q6_K else (0, 2) for kind in FORMATS} | dict.fromkeys(
+    (Type.Q4_0, Type.Q5_0, Type.Q8_0), (0,)
+)
 # Roughly what makes a random row of weights have values of a few hundredths.
 _SCALE = {Type.Q4_K: 2e-4, Type.Q5_K: 1e-4, Type.Q6_K: 5e-5, Type.Q8_0: 5e-4}
 

@@ -7,7 +7,7 @@ Rows are bit-exact whatever else is in the pass: see docs/architecture.md. Impor
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from outrider.native.loading import load, unsupported_reason
@@ -24,9 +24,10 @@ def is_available() -> bool:
     return find_spec("outrider.native._core") is not None
 
 
-def __getattr__(name: str) -> Any:  # names are found when they are used, so that `is_available` works without the core
+def __getattr__(name: str) -> object:  # names are found when they are used, so that `is_available` works without the core
     if name not in _HOMES:
         raise AttributeError(name)
     from importlib import import_module
 
-    return getattr(import_module(f"outrider.native.{_HOMES[name]}"), name)
+    found: object = getattr(import_module(f"outrider.native.{_HOMES[name]}"), name)
+    return found
