@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-import platform
 import statistics
 import subprocess
 import sys
@@ -18,10 +17,10 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from outrider.cli import examination
 from outrider.cli.examples import example, example_names
 from outrider.errors import OutriderError
 from outrider.models import resolve, store
@@ -71,7 +70,10 @@ def read_prompts(file: Path | None, count: int) -> list[Prompt]:
     if file is None:
         return [Prompt(name, example(name)) for name in example_names()][:count]
     text = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
-    rows = [json.loads(line) for line in text.decode().splitlines() if line.strip()][:count]
+    try:
+        rows = [json.loads(line) for line in text.decode().splitlines() if line.strip()][:count]
+    except ValueError:
+        rows = []
     if not rows or not all(isinstance(row, dict) and isinstance(row.get("prompt"), str) for row in rows):
         raise BenchError(f"{file} is not a JSON Lines file whose objects have a `prompt`")
     return [Prompt(file.name.partition(".")[0], row["prompt"]) for row in rows]
@@ -149,22 +151,16 @@ def speed_ratios(sample: Sample, plain: Sample) -> Iterator[float]:
 
 def provenance(files: dict[str, Path], common: list[str]) -> dict[str, Any]:
     """Everything that somebody would need to run this again."""
-    cpu = [line.partition(":")[2].strip() for line in read_lines(Path("/proc/cpuinfo")) if line.startswith("model name")]
-    memory = next((line.partition(":")[2].strip() for line in read_lines(Path("/proc/meminfo")) if line.startswith("MemTotal")), "")
+    found = examination.machine()
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": {"cpu": cpu[0] if cpu else platform.processor(), "cpus": len(cpu), "memory": memory, "system": platform.platform()},
+        "machine": {name: found[name] for name in ("cpu", "memory", "platform")},
         "commit": git("rev-parse", "HEAD"),
         "uncommitted_changes": bool(git("status", "--porcelain")),
-        "versions": {"python": platform.python_version()} | {name: version(name) for name in ("outrider", "llama-cpp-python", "numpy")},
+        "versions": {"outrider": found["outrider"], "python": found["python"], **found["packages"]},
         "models": {role: {"file": file.name, "sha256": store.sha256_of(file)} for role, file in files.items()},
         "options": common,
     }
-
-
-def read_lines(path: Path) -> list[str]:
-    """Lines of a file; none where there is no such file."""
-    return path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
 
 
 def git(*arguments: str) -> str:
@@ -174,14 +170,6 @@ def git(*arguments: str) -> str:
     except (OSError, subprocess.CalledProcessError):
         return ""
     return done.stdout.strip()
-
-
-def version(name: str) -> str:
-    """Version of an installed package; "" if it is not installed as one."""
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return ""
 
 
 def print_table(rows: list[dict[str, Any]]) -> None:

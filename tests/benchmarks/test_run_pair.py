@@ -60,7 +60,7 @@ def test_prompts_come_with_the_package_or_from_a_file(tmp_path: Path) -> None:
     assert [(prompt.workload, prompt.text) for prompt in read_prompts(file, 2)] == [("humaneval", "a"), ("humaneval", "b")]
 
 
-@pytest.mark.parametrize("text", ["", '{"question": "a"}', "[1]"])
+@pytest.mark.parametrize("text", ["", '{"question": "a"}', "[1]", "# A page"])
 def test_a_file_without_prompts_is_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "prompts.jsonl"
     file.write_text(text)
