@@ -110,6 +110,20 @@ def test_no_debugger_is_attached_on_a_crash() -> None:
     assert done.stdout.strip() == "1"
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"), [({}, "10000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, "None")]
+)
+def test_threads_spin_for_a_moment_only_unless_the_user_says_otherwise(
+    given: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    done = python("import os; from outrider.llama import devices; devices(); print(os.environ.get('GOMP_SPINCOUNT'))")
+    assert done.stdout.strip() == expected
+
+
 def test_when_llama_cpp_stops_the_process_it_leaves_one_line_and_our_exit_code(tmp_path: Path) -> None:
     twice = TinyModel(tokens=[*byte_letters(), "<s>", "</s>", "ab", "x"]).write(tmp_path / "twice.gguf")  # the header check refuses it
     done = python("from pathlib import Path; from outrider.llama import load; load(Path(sys.argv[1]))", str(twice))
