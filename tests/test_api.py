@@ -14,7 +14,7 @@ from outrider.config import GenerationOptions, SamplingOptions, SpeculationOptio
 from outrider.errors import ConfigError, ContextLengthError, EmptyPromptError, RequestError
 from outrider.session import TokenEvent
 from outrider.testing import TableModel
-from outrider.types import StopReason, TokenKind
+from outrider.types import Logits, StopReason, TokenKind
 from tests.pairs import make_pair
 
 ANSWER = "def f(x):\n    return 'é€😀'\n"
@@ -268,3 +268,45 @@ class TestChat:
             chat.reset()
             assert [message.role for message in chat.messages] == ["system"]
             assert chat.send("two").text == ANSWER
+
+
+class TestSpeedUp:
+    """The estimate is not made of noise."""
+
+    def test_a_busy_moment_while_loading_does_not_become_a_speed_up(self) -> None:
+        times = iter([5.0, 900.0, 40.0, 700.0, 800.0, 60.0])  # ms of the passes that measure T(1); the first is not counted
+        clock = _Clock()
+        pair = make_pair(ANSWER, draft=False)
+        target = pair.engine.target
+        assert isinstance(target, TableModel)
+        table = target.table
+        target.table = lambda history: clock.spend(next(times, 1.0), table(history))
+        again = type(pair)(pair._loaded, pair.settings, clock)
+        assert again.plain_step_ms == pytest.approx(40.0)
+
+    def test_passes_of_the_run_count_where_they_are_faster(self) -> None:
+        clock = _Clock()
+        pair = make_pair(ANSWER, draft=False)
+        target = pair.engine.target
+        assert isinstance(target, TableModel)
+        table = target.table
+        spent = iter([50.0] * 6)
+        target.table = lambda history: clock.spend(next(spent, 10.0), table(history))
+        again = type(pair)(pair._loaded, pair.settings, clock)
+        timings = again.generate("x").timings
+        assert timings.plain_step_ms == pytest.approx(10.0)
+        assert timings.estimated_speedup == pytest.approx(1.0)
+
+
+class _Clock:
+    """Seconds that pass only when a model spends them."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def spend(self, ms: float, row: Logits) -> Logits:
+        self.now += ms / 1e3
+        return row

@@ -91,7 +91,7 @@ def _load_draft(settings: Settings, path: Path | None, target: LlamaModel) -> Ll
 def _loaded(headers: _Headers, target: LlamaModel, draft: LlamaModel | None, *, wants_template: bool) -> Loaded:
     vocabulary = headers.target
     template = None
-    if wants_template and vocabulary.chat_template is not None:  # a broken template must not stop --raw, which is the way around it
+    if wants_template and vocabulary.chat_template:  # a broken template must not stop --raw, which is the way around it
         bos = vocabulary.tokens[vocabulary.bos] if vocabulary.bos is not None else ""
         eos = vocabulary.tokens[vocabulary.eos] if vocabulary.eos is not None else ""
         template = ChatTemplate(vocabulary.chat_template, bos, eos, path=str(headers.target_path))

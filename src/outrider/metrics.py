@@ -142,15 +142,21 @@ class RunMetrics:
         return None if per_ms is None else per_ms * 1e3
 
     @property
+    def measured_plain_pass_ms(self) -> float | None:
+        """T(1), as the median of this run's passes over one row, the first step left out; None if there were none."""
+        plain = self._pass_ms.get(1)
+        return median(plain) if plain else None
+
+    @property
     def plain_pass_ms(self) -> float | None:
         """T(1), in this run: the median of its passes without a draft, the first step (it ends the prompt) left out.
 
         Without such passes it is the least-squares line through the medians of each width, read at one row; None if there
         were fewer than two widths, or their line makes no sense (it falls with the width, or a pass would be free).
         """
-        plain = self._pass_ms.get(1)
-        if plain:
-            return median(plain)
+        measured = self.measured_plain_pass_ms
+        if measured is not None:
+            return measured
         return _line_at_one({rows: (median(times), len(times)) for rows, times in self._pass_ms.items()})
 
     @property

@@ -22,8 +22,8 @@ class Timings:
         decode_tokens: emitted tokens less the first.
         draft_ms, verify_ms, host_ms: how the steps split their time.
         total_ms: from the request to the end.
-        plain_step_ms: T(1), a target pass over one row: measured when the model was loaded, else read off this run's own
-            passes; None if neither could tell.
+        plain_step_ms: T(1), a target pass over one row: the smaller of what was measured when the model was loaded and in
+            this run's own plain passes; None if nothing could tell.
     """
 
     prompt_ms: float

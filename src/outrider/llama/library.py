@@ -30,6 +30,7 @@ _INSTALL_HINT: Final = "install it with: pip install 'llama-cpp-python>=0.3.36'"
 
 _BUILD_PATH = re.compile(r"^.*[/\\](?=[^/\\]+:\d+: )")  # of the machine that built the library
 
+_SPINS: Final = 10_000  # some tens of microseconds
 _lock = Lock()
 _loaded: Library | None = None
 
@@ -50,6 +51,10 @@ def library() -> Library:
 def _import() -> Any:
     # On a C++ exception ggml would attach a debugger to the process and print pages of stack.
     os.environ.setdefault("GGML_NO_BACKTRACE", "1")
+    # Its threads meet hundreds of times a pass, and libgomp lets them spin there for milliseconds: beside any other busy program
+    # a pass took up to 20 times as long. docs/decisions/0006 has the numbers.
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", str(_SPINS))
     try:
         return importlib.import_module("llama_cpp.llama_cpp")
     except ModuleNotFoundError as error:
