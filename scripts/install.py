@@ -1,8 +1,9 @@
 """Install Outrider into the virtual environment that runs this script; needs nothing but the standard library.
 
-llama-cpp-python comes as source and is compiled for this machine's CPU. That takes minutes, so the build shows its progress
-and the wheel is kept in a cache outside the tree, under a name that changes with everything the result depends on. A second
-run finds all done and returns at once; an interrupted one goes on where it was.
+Outrider's own core is compiled on the way, which takes a minute or two. llama-cpp-python is installed for the tests, where
+--llama asks for it, and where our core has no kernels for the CPU yet. It comes as source and takes minutes to compile for
+this CPU, so its wheel is kept in a cache outside the tree, under a name that changes with everything the result depends on.
+Builds show their progress. A second run finds all done and returns at once; an interrupted one goes on where it was.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 STAMP = Path(sys.prefix) / "outrider-install.json"
 PACKAGE = "llama-cpp-python"
+FAST_MACHINES = ("x86_64", "AMD64")  # where native/ has kernels for the CPU; elsewhere only its slow reference runs
 QUIET_S = 15
 NINJA = re.compile(r"^\s*\[(\d+)/(\d+)\]")
 PIP_NEWS = re.compile(r"^\s*(Downloading|Building|Installing collected|Installing build|\*\*\* Configuring)")
@@ -179,8 +181,8 @@ def install_llama(key: str) -> None:
 
 
 def install_outrider(*, dev: bool) -> None:
-    """Install the package itself, in place, so that a `git pull` is all that an update needs."""
-    command = pip("install", "--editable", ".[dev]" if dev else ".", "--constraint", "scripts/constraints.txt")
+    """Install the package itself, in place: a change of its Python files needs no new installation."""
+    command = pip("install", "-v", "--editable", ".[dev]" if dev else ".", "--constraint", "scripts/constraints.txt")
     run(command, "installing outrider and what it needs", ROOT / "build" / "install.log")
 
 
@@ -198,16 +200,23 @@ def write_stamp(stamp: dict[str, object]) -> None:
     STAMP.write_text(json.dumps(stamp, indent=1) + "\n", encoding="utf-8")
 
 
-def steps(*, dev: bool) -> Iterator[tuple[str, Callable[[], None], dict[str, object]]]:
+def project_hash() -> str:
+    """Changes with everything that an installation in place is compiled or resolved from."""
+    digest = hashlib.sha256()
+    for path in [ROOT / "pyproject.toml", ROOT / "CMakeLists.txt", *sorted((ROOT / "native").iterdir())]:
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+def steps(*, dev: bool, llama: bool) -> Iterator[tuple[str, Callable[[], None], dict[str, object]]]:
     """The steps still to do: what to say, what to do, and what is then true."""
     done = read_stamp()
     dev = dev or done.get("dev") is True
     key = wheel_key(pinned_version())
-    project = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
-    llama: dict[str, object] = {"llama": key}
-    package: dict[str, object] = {"project": project, "root": str(ROOT), "dev": dev}
-    if done.get("llama") != key:
-        yield f"install {PACKAGE} {key}", lambda: install_llama(key), llama
+    package: dict[str, object] = {"project": project_hash(), "root": str(ROOT), "dev": dev}
+    wants_llama = llama or dev or "llama" in done or platform.machine() not in FAST_MACHINES
+    if wants_llama and done.get("llama") != key:
+        yield f"install {PACKAGE} {key}", lambda: install_llama(key), {"llama": key}
     if any(done.get(name) != value for name, value in package.items()):
         yield f"install outrider{' with its development tools' if dev else ''}", lambda: install_outrider(dev=dev), package
 
@@ -216,13 +225,14 @@ def main() -> int:
     """Do what is left to do; 0, or 1 after one line that says what went wrong."""
     parser = argparse.ArgumentParser(description="Install Outrider into the environment that runs this script.")
     parser.add_argument("--dev", action="store_true", help="also what the tests and linters need")
+    parser.add_argument("--llama", action="store_true", help="also llama.cpp as a second backend: GPUs, and models that our core can't run")
     parser.add_argument("--dry-run", action="store_true", help="say what would be done")
     arguments = parser.parse_args()
     if sys.prefix == sys.base_prefix:
         print("error: this Python is not in a virtual environment; run ./scripts/quickstart instead", file=sys.stderr)
         return 1
     try:
-        for words, act, then in steps(dev=arguments.dev):
+        for words, act, then in steps(dev=arguments.dev, llama=arguments.llama):
             if arguments.dry_run:
                 print(f"  would {words}")
                 continue

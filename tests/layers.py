@@ -13,9 +13,9 @@ LAYERS: dict[str, int] = {
         (
             "types errors config",
             "cpus gguf memory metrics policy sampling theory verify",
-            "chat drafting engine generation model result rows session stopwatch text",
+            "chat drafting engine generation model model_header result rows session stopwatch text",
             "native llama testing",
-            "api bench cli loading models server tune __init__ __main__",
+            "api backends bench cli loading models server tune __init__ __main__",
         )
     )
     for name in names.split()

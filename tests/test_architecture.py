@@ -62,7 +62,8 @@ def test_llama_cpp_stays_in_its_adapter(tree: Tree) -> None:
 
 def test_what_is_imported_is_declared_and_what_is_declared_is_imported(tree: Tree) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    declared = {requirement.split(">")[0].split("=")[0].replace("-", "_").lower() for requirement in project["dependencies"]}
+    requirements = project["dependencies"] + project["optional-dependencies"]["llama"]
+    declared = {re.split(r"[>=<]", requirement)[0].replace("-", "_").lower() for requirement in requirements}
     names = {found.imported.partition(".")[0] for found in tree.external} - set(sys.stdlib_module_names)
     distributions = metadata.packages_distributions()
     imported = {distributions[name][0].replace("-", "_").lower() for name in names}

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+from contextlib import ExitStack
 
 from outrider.api import Loaded, Pair
+from outrider.backends import choose_backend
 from outrider.config import Settings
 from outrider.errors import ConfigError
-from outrider.gguf import Vocabulary, read_hyper_parameters, read_split, read_vocabulary
-from outrider.llama import LlamaModel, draft_options, target_options
-from outrider.llama import load as load_llama
+from outrider.model_header import ModelHeader
 from outrider.models.progress import Progress, SilentProgress
 from outrider.models.resolve import ensure
-from outrider.text.pair import check_pair
-from outrider.text.template import ChatTemplate
+from outrider.text.pair import PairReport, check_pair
 
 
 def load(settings: Settings, progress: Callable[[str], Progress] | None = None) -> Pair:
@@ -34,66 +31,34 @@ def load(settings: Settings, progress: Callable[[str], Progress] | None = None) 
     options = settings.model
     if options.model is None:
         raise ConfigError("there is no model to run", "name one with -m: a GGUF file, or a name from `outrider models list`")
-    wants_draft = options.draft_model is not None and not settings.speculation.plain and settings.speculation.drafter != "none"
     report = progress or _silent
-    target_path = ensure(options.model, report(options.model))
-    draft_path = ensure(options.draft_model, report(options.draft_model)) if wants_draft and options.draft_model else None
-    headers = _Headers.read(target_path, draft_path)
-    target = load_llama(target_path, target_options(options, draft_max=settings.speculation.draft_max))
-    try:
-        draft = _load_draft(settings, draft_path, target)
-        try:
-            return Pair(_loaded(headers, target, draft, wants_template=not settings.generation.raw), settings)
-        except BaseException:
-            if draft is not None:
-                draft.close()
-            raise
-    except BaseException:
-        target.close()
-        raise
+    names = [options.model]
+    if options.draft_model is not None and not settings.speculation.plain and settings.speculation.drafter != "none":
+        names.append(options.draft_model)
+    paths = [ensure(name, report(name)) for name in names]
+    target_file, *draft_files = files = [ModelHeader.read(path) for path in paths]
+    pairing = check_pair(target_file.vocabulary, draft_files[0].vocabulary) if draft_files else None
+    template = None if settings.generation.raw else target_file.chat_template()  # a broken one must not stop --raw, the way around it
+    backend = choose_backend(options, files)
+    with ExitStack() as undo:
+        target, tokenizer = backend.load_target(target_file, options, settings.speculation.draft_max)
+        undo.callback(target.close)
+        draft = backend.load_draft(draft_files[0], options, target.capabilities.n_context) if draft_files else None
+        if draft is not None:
+            undo.callback(draft.close)
+        notices = _unique([*_notes(pairing), *backend.notices])
+        pair = Pair(Loaded(target, tokenizer, template, draft, pairing.n_shared if pairing else 0, notices), settings)
+        undo.pop_all()
+    return pair
 
 
 def _silent(_name: str) -> Progress:
     return SilentProgress()
 
 
-@dataclass(frozen=True, slots=True)
-class _Headers:
-    """What the files say about themselves, checked before anything native is loaded."""
-
-    target: Vocabulary
-    target_path: Path
-    n_shared_vocab: int
-    notes: tuple[str, ...]
-
-    @staticmethod
-    def read(target_path: Path, draft_path: Path | None) -> _Headers:
-        target = _checked_vocabulary(target_path)
-        if draft_path is None:
-            return _Headers(target, target_path, 0, ())
-        report = check_pair(target, _checked_vocabulary(draft_path))
-        return _Headers(target, target_path, report.n_shared, tuple(report.notes))
+def _notes(pairing: PairReport | None) -> list[str]:
+    return list(pairing.notes) if pairing is not None else []
 
 
-def _checked_vocabulary(path: Path) -> Vocabulary:
-    """The vocabulary of a file whose whole header is sound: llama.cpp ends the process for some of those that are not."""
-    split = read_split(path)
-    read_hyper_parameters(split.header, split.tensors)
-    return read_vocabulary(split.header)
-
-
-def _load_draft(settings: Settings, path: Path | None, target: LlamaModel) -> LlamaModel | None:
-    if path is None:
-        return None
-    return load_llama(path, draft_options(settings.model, target.capabilities.n_context))
-
-
-def _loaded(headers: _Headers, target: LlamaModel, draft: LlamaModel | None, *, wants_template: bool) -> Loaded:
-    vocabulary = headers.target
-    template = None
-    if wants_template and vocabulary.chat_template:  # a broken template must not stop --raw, which is the way around it
-        bos = vocabulary.tokens[vocabulary.bos] if vocabulary.bos is not None else ""
-        eos = vocabulary.tokens[vocabulary.eos] if vocabulary.eos is not None else ""
-        template = ChatTemplate(vocabulary.chat_template, bos, eos, path=str(headers.target_path))
-    notices = [*headers.notes, *target.notices, *(draft.notices if draft is not None else [])]
-    return Loaded(target, target.tokenizer, template, draft, headers.n_shared_vocab, list(dict.fromkeys(notices)))
+def _unique(lines: list[str]) -> list[str]:
+    return list(dict.fromkeys(lines))

@@ -26,7 +26,7 @@ MemoryHandle = NewType("MemoryHandle", int)
 VocabHandle = NewType("VocabHandle", int)
 DeviceHandle = NewType("DeviceHandle", int)
 
-_INSTALL_HINT: Final = "install it with: pip install 'llama-cpp-python>=0.3.36'"
+_INSTALL_HINT: Final = "in a clone: .venv/bin/python scripts/install.py --llama; elsewhere: pip install 'outrider[llama]'"
 
 _BUILD_PATH = re.compile(r"^.*[/\\](?=[^/\\]+:\d+: )")  # of the machine that built the library
 

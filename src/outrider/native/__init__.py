@@ -12,16 +12,42 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from outrider.native.loading import load, unsupported_reason
     from outrider.native.model import NativeModel
-    from outrider.native.options import NativeOptions
+    from outrider.native.options import PROMPT_ROWS, NativeOptions
+    from outrider.native.tokenizer import NativeTokenizer, unknown_tokenizer
 
-__all__ = ["NativeModel", "NativeOptions", "is_available", "load", "unsupported_reason"]
+__all__ = [
+    "PROMPT_ROWS",
+    "NativeModel",
+    "NativeOptions",
+    "NativeTokenizer",
+    "has_fast_kernels",
+    "is_available",
+    "load",
+    "unknown_tokenizer",
+    "unsupported_reason",
+]
 
-_HOMES = {"load": "loading", "unsupported_reason": "loading", "NativeModel": "model", "NativeOptions": "options"}
+_HOMES = {
+    "PROMPT_ROWS": "options",
+    "NativeModel": "model",
+    "NativeOptions": "options",
+    "NativeTokenizer": "tokenizer",
+    "load": "loading",
+    "unknown_tokenizer": "tokenizer",
+    "unsupported_reason": "loading",
+}
 
 
 def is_available() -> bool:
     """Whether this installation was built with the core."""
     return find_spec("outrider.native._core") is not None
+
+
+def has_fast_kernels() -> bool:
+    """Whether the core has more than its scalar reference for this CPU."""
+    from outrider.native import _core
+
+    return _core.instruction_sets() != ["scalar"]
 
 
 def __getattr__(name: str) -> object:  # names are found when they are used, so that `is_available` works without the core

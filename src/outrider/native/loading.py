@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,12 @@ ARCHITECTURES: Final = ("llama", "qwen2", "qwen3")
 _PAIRWISE_ROPE: Final = ("llama",)
 """Architectures that rotate neighbouring pairs; the others rotate the two halves of a head."""
 
+_TENSORS: Final = re.compile(
+    r"(token_embd|output|output_norm|rope_freqs)\.weight"
+    r"|blk\.\d+\.((attn_norm|ffn_norm|ffn_gate|ffn_up|ffn_down|attn_q_norm|attn_k_norm)\.weight|attn_(q|k|v|output)\.(weight|bias))"
+)
+"""Every tensor that the forward pass reads. A file with any other means a model that would be run wrongly."""
+
 _SPECIAL: Final = (TokenType.CONTROL, TokenType.USER_DEFINED)
 
 _OTHER_BACKEND: Final = "use --backend llama"
@@ -34,8 +41,12 @@ def unsupported_reason(split: Split, parameters: HyperParameters) -> str | None:
         return f"the native engine does not know the rope scaling '{parameters.rope.scaling}'"
     if parameters.value_size != parameters.head_size or parameters.head_size % 16 or parameters.head_size > 256:
         return f"the native engine does not run heads of {parameters.head_size} and {parameters.value_size} values"
+    if split.header.integer(f"{parameters.architecture}.attention.sliding_window", 0):
+        return "the native engine does not know sliding windows"
     known = set(_core.supported_types())
     for tensor in split.tensors:
+        if not _TENSORS.fullmatch(tensor.name):
+            return f"the native engine has no use for the tensor '{tensor.name}'"
         if len(tensor.shape) > 1 and tensor.shape[1] > 1 and tensor.type.id not in known:
             return f"the native engine does not know the type {tensor.type.name} of tensor '{tensor.name}'"
     return None

@@ -52,6 +52,15 @@ class _Special:
     only_parsed: bool  # control tokens stay text in what a user typed; tokens that the model's makers added never do
 
 
+def unknown_tokenizer(vocabulary: Vocabulary) -> str | None:
+    """Why `NativeTokenizer` cannot be made of this vocabulary, or None if it can."""
+    if vocabulary.model != "gpt2":
+        return f"the native engine does not know the tokenizer '{vocabulary.model}'"
+    if (vocabulary.pre or "") not in _PRE_TOKENIZERS:
+        return f"the native engine does not know the pre-tokenizer '{vocabulary.pre}'"
+    return None
+
+
 class NativeTokenizer:
     """A `Tokenizer` for byte-level BPE vocabularies. Safe to use from any thread.
 
@@ -63,11 +72,9 @@ class NativeTokenizer:
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        if vocabulary.model != "gpt2":
-            raise UnsupportedModelError(f"the native engine does not know the tokenizer '{vocabulary.model}'", "use --backend llama")
-        expressions = _PRE_TOKENIZERS.get(vocabulary.pre or "")
-        if expressions is None:
-            raise UnsupportedModelError(f"the native engine does not know the pre-tokenizer '{vocabulary.pre}'", "use --backend llama")
+        if reason := unknown_tokenizer(vocabulary):
+            raise UnsupportedModelError(reason, "use --backend llama")
+        expressions = _PRE_TOKENIZERS[vocabulary.pre or ""]
         self._vocabulary = vocabulary
         self._tokenizer = _byte_pairs(vocabulary, expressions)
         # Longest first: llama.cpp cuts out every occurrence of one special token before it looks for a shorter one.
