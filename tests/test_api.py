@@ -11,9 +11,9 @@ import pytest
 
 from outrider.chat import Message
 from outrider.config import GenerationOptions, SamplingOptions, SpeculationOptions
-from outrider.errors import ConfigError, ContextLengthError, EmptyPromptError, RequestError
+from outrider.errors import ConfigError, ContextLengthError, EmptyPromptError, EngineError, RequestError
 from outrider.session import TokenEvent
-from outrider.testing import TableModel
+from outrider.testing import ByteTokenizer, TableModel
 from outrider.types import Logits, StopReason, TokenKind
 from tests.pairs import make_pair
 
@@ -190,6 +190,15 @@ class TestBadInput:
                 pair.chat()
             assert pair.generate("<|assistant|>", GenerationOptions(raw=True)).text == ANSWER
 
+    def test_messages_may_be_mappings(self) -> None:
+        with make_pair(ANSWER) as pair:
+            assert pair.encode([{"role": "user", "content": "x"}]) == pair.encode([Message("user", "x")]) == pair.encode("x")
+
+    @pytest.mark.parametrize("prompt", [None, b"x", 7, [None], ["x"], [{"role": "user"}], [{"role": "user", "content": None}]])
+    def test_what_is_no_prompt(self, prompt: Any) -> None:
+        with make_pair(ANSWER) as pair, pytest.raises(RequestError, match="cannot be made of"):
+            pair.generate(prompt)
+
     def test_raw_messages(self) -> None:
         with make_pair(ANSWER) as pair, pytest.raises(RequestError, match="raw"):
             pair.generate([Message("user", "x")], GenerationOptions(raw=True))
@@ -310,3 +319,77 @@ class _Clock:
     def spend(self, ms: float, row: Logits) -> Logits:
         self.now += ms / 1e3
         return row
+
+
+def test_closing_twice_is_harmless() -> None:
+    with make_pair("hello") as pair:
+        pair.close()
+        pair.close()
+        with pytest.raises(EngineError, match="closed"):
+            pair.generate("hi")
+
+
+@pytest.mark.parametrize("n_context", [1, 2, 3, 4])
+def test_a_tiny_context_is_loaded_all_the_same(n_context: int) -> None:
+    with make_pair(n_context=n_context, draft=n_context > 2) as pair:
+        raw = GenerationOptions(raw=True)
+        if n_context == 1:
+            with pytest.raises(ContextLengthError):
+                pair.generate("x", raw)
+        else:
+            result = pair.generate("x", raw)
+            assert (len(result.tokens), result.stop_reason) == (n_context, StopReason.CONTEXT)
+
+
+def test_no_messages_are_no_prompt() -> None:
+    with make_pair() as pair, pytest.raises(EmptyPromptError):
+        pair.generate([])
+
+
+class _Boom(BaseException):
+    """Something that nobody catches, such as KeyboardInterrupt."""
+
+
+@pytest.mark.parametrize("at", range(1, 12))
+@pytest.mark.parametrize("place", ["show", "piece", "target", "draft", "pass"])
+def test_a_chat_goes_on_after_an_exception_anywhere(place: str, at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    with make_pair() as pair, make_pair() as other:
+        chat, wanted = pair.chat(), other.chat()
+        chat.send("one")
+        wanted.send("one")
+        calls = 0
+
+        def strike() -> None:
+            nonlocal calls
+            calls += 1
+            if calls == at:
+                raise _Boom
+
+        with monkeypatch.context() as patch:
+            model = pair._loaded.draft if place == "draft" else pair.engine.target
+            assert isinstance(model, TableModel)
+            table, piece = model.table, ByteTokenizer.piece
+            if place in ("target", "draft"):
+                patch.setattr(model, "table", lambda history: (strike(), table(history))[1])
+            if place == "pass":  # right after it, as Ctrl-C comes out of native code: its rows are neither kept nor dropped
+                evaluate = TableModel.evaluate
+                patch.setattr(TableModel, "evaluate", lambda self, *args: (evaluate(self, *args), strike())[0])
+            if place == "piece":
+                patch.setattr(ByteTokenizer, "piece", lambda self, token: (strike(), piece(self, token))[1])
+            with pytest.raises(_Boom):
+                chat.send("two", on_token=lambda event: strike() if place == "show" else None)
+        assert chat.send("three").text == wanted.send("three").text
+        chat.close()
+        wanted.close()
+
+
+def test_a_closed_chat_that_is_used_again_reads_its_conversation_anew() -> None:
+    nothing = GenerationOptions(max_tokens=0)  # an empty answer is a part of every text
+    with make_pair(generation=nothing) as pair, make_pair(generation=nothing) as other:
+        chat, wanted = pair.chat(), other.chat()
+        chat.send("one")
+        wanted.send("one")
+        chat.close()
+        assert chat.send("two").timings.prompt_tokens == wanted.send("two").timings.prompt_tokens
+        chat.close()
+        wanted.close()

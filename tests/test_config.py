@@ -9,7 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.config import OPTION_GROUPS, ModelOptions, Options, SamplingOptions, Spec, SpeculationOptions, option_specs, option_types
+from outrider.config import (
+    OPTION_GROUPS,
+    ModelOptions,
+    Options,
+    SamplingOptions,
+    Settings,
+    Spec,
+    SpeculationOptions,
+    option_specs,
+    option_types,
+)
 from outrider.errors import ConfigError
 
 ALL = [(group, name, spec) for group in OPTION_GROUPS for name, spec in option_specs(group)]
@@ -89,3 +99,52 @@ def test_quantised_values_contradict_no_flash_attention() -> None:
 def test_options_cannot_be_changed_afterwards() -> None:
     with pytest.raises(AttributeError):
         SamplingOptions().temperature = 1.0  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"seed": 2**64}, ("-s is 18446744073709551616", "from -1 to 18446744073709551615")),
+        ({"seed": 10**400}, ("-s is a number of 1329 bits", "from -1 to")),
+        ({"max_tokens": 10**5000}, ("-n is a number of", "16777216 tokens")),
+        ({"temperature": -0.5}, ("--temp is -0.5", "from 0.0 to 100.0")),
+    ],
+)
+def test_a_number_out_of_range_is_shown_exactly(options: dict[str, Any], words: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Settings.of(**options)
+    assert all(word in str(caught.value) for word in words)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"draft_max": "3"},
+        {"draft_max": 2.5},
+        {"temperature": "hot"},
+        {"temperature": True},
+        {"seed": True},
+        {"plain": "no"},
+        {"plain": 1},
+        {"max_tokens": None},
+        {"model": 5},
+        {"stop": "END"},
+        {"stop": (1,)},
+        {"stop": None},
+        {"stop": ("a", "")},
+    ],
+    ids=str,
+)
+def test_a_value_of_the_wrong_kind_is_no_option(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        Settings.of(**options)
+
+
+@pytest.mark.parametrize("options", [{"temperature": 1}, {"seed": None}, {"stop": ["a", "b"]}, {"verify": "match"}], ids=str)
+def test_values_of_every_kind_that_an_option_takes(options: dict[str, Any]) -> None:
+    Settings.of(**options)
+
+
+def test_a_context_without_room_for_an_answer() -> None:
+    with pytest.raises(ConfigError, match="no room"):
+        ModelOptions(context=1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import asdict, dataclass, field, replace
 from threading import Event
@@ -76,6 +76,7 @@ class Pair:
         self.notices = list(loaded.notices)
         self.reason = _why_inactive(settings, loaded)
         self._engine = Engine(loaded.target, [self._drafter()], _policy(settings.speculation), clock)
+        self._open_models = [model for model in (loaded.draft, loaded.target) if model is not None]
         self.plain_step_ms = self._warm_up()
 
     def __enter__(self) -> Pair:
@@ -85,10 +86,14 @@ class Pair:
         self.close()
 
     def close(self) -> None:
-        """Free both models."""
-        self._loaded.target.close()
-        if self._loaded.draft is not None:
-            self._loaded.draft.close()
+        """Free both models; closing twice is harmless.
+
+        Raises:
+            EngineError: a pass is running in another thread; close again when it has ended.
+        """
+        while self._open_models:
+            self._open_models[-1].close()
+            self._open_models.pop()
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -102,7 +107,7 @@ class Pair:
 
     def generate(
         self,
-        prompt: str | Seq[Message],
+        prompt: str | Seq[Message | Mapping[str, str]],
         generation: GenerationOptions | None = None,
         sampling: SamplingOptions | None = None,
         on_token: Callable[[TokenEvent], None] | None = None,
@@ -111,7 +116,8 @@ class Pair:
         """Answer one prompt.
 
         Args:
-            prompt: a user message, or chat messages; with `raw` in the options, text to continue as it is.
+            prompt: a user message, or chat messages (also as mappings with "role" and "content"); with `raw` in the options,
+                text to continue as it is.
             generation, sampling: options of this call; the pair's own by default.
             on_token: called with each token as it is emitted.
             cancel: set it from another thread or a signal handler to stop; the result then has what was generated so far.
@@ -160,7 +166,7 @@ class Pair:
             "notices": list(self.notices),
         }
 
-    def encode(self, prompt: str | Seq[Message], *, raw: bool = False) -> Tokens:
+    def encode(self, prompt: str | Seq[Message | Mapping[str, str]], *, raw: bool = False) -> Tokens:
         """The prompt's tokens, through the chat template unless `raw`.
 
         Raises:
@@ -173,7 +179,9 @@ class Pair:
             if not isinstance(prompt, str):
                 raise RequestError("chat messages cannot be given raw", "give a text, or drop --raw")
             return tokenizer.encode(prompt, parse_special=True, add_bos=True)
-        messages = [Message("user", prompt)] if isinstance(prompt, str) else list(prompt)
+        messages = [Message("user", prompt)] if isinstance(prompt, str) else _messages(prompt)
+        if not messages:
+            raise EmptyPromptError("there are no messages", "give at least one")
         template = self._template()
         return template.encode(tokenizer, template.render([asdict(message) for message in messages]))
 
@@ -194,21 +202,36 @@ class Pair:
         return _one_row_ms(self._loaded.target, _N_TIMED_PASSES, self._clock)
 
 
+def _messages(given: object) -> list[Message]:
+    """Chat messages, whichever way they were written. Raises RequestError for anything else."""
+    found = []
+    for item in given if isinstance(given, list | tuple) else [given]:
+        if isinstance(item, Message):
+            found.append(item)
+        elif isinstance(item, Mapping) and all(isinstance(item.get(key), str) for key in ("role", "content")):
+            found.append(Message(item["role"], item["content"]))
+        else:
+            raise RequestError(
+                f"a prompt cannot be made of {type(item).__name__}", 'give a text, or messages with a "role" and a "content"'
+            )
+    return found
+
+
 def _one_row_ms(model: LanguageModel, n_timed: int, clock: Callable[[], float]) -> float:
     """Time of a pass over one row at the beginning of the context: the fastest of `n_timed`, after one that is not counted.
 
     The fastest, because another program can only slow a pass down, and what depends on T(1) must not call that a speed-up.
     """
-    sequence = model.open()
     times = []
-    try:
-        for _ in range(1 + n_timed):
+    for _ in range(1 + n_timed):
+        sequence = model.open()  # a new one for each pass: the context may have room for one row only
+        try:
             began = clock()
             model.evaluate([Segment(sequence, (0,))]).argmax([0])
             times.append((clock() - began) * 1e3)
             sequence.commit([0])
-    finally:
-        sequence.close()
+        finally:
+            sequence.close()
     return min(times[1:])
 
 

@@ -80,7 +80,8 @@ class ChatSession:
             known = self._session.tokens
             answer = self._messages[-1].content
             text = self._rendered + answer
-            is_intact = b"".join(map(tokenizer.piece, known[self._n_prompt :])) == answer.encode()  # not so after a stop string
+            spelt = b"".join(map(tokenizer.piece, known[self._n_prompt :]))
+            is_intact = len(known) >= self._n_prompt and spelt == answer.encode()  # not so after a stop string, or after `close`
             if is_intact and rendered.startswith(text):  # not so where a template rewrites earlier turns
                 return known + tokenizer.encode(rendered[len(text) :], parse_special=True, add_bos=False)
         return self._template.encode(tokenizer, rendered)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import MISSING, dataclass, field, fields
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal, get_args, get_type_hints
 
 from outrider.errors import ConfigError
 
@@ -50,7 +50,9 @@ class Options:
     """Base of the option groups: checks ranges and choices when it is made."""
 
     def __post_init__(self) -> None:
+        types = option_types(type(self))
         for name, spec in option_specs(type(self)):
+            _check_type(spec, types[name], getattr(self, name))
             _check(name, spec, getattr(self, name))
 
 
@@ -85,9 +87,28 @@ def _check(name: str, spec: Spec, value: Any) -> None:
         raise ConfigError(f"{flag} is {value}", "give a finite number")
     low, high = spec.minimum, spec.maximum
     if (low is not None and value < low) or (high is not None and value > high):
-        bounds = f"at least {low:g}" if high is None else f"at most {high:g}" if low is None else f"from {low:g} to {high:g}"
+        bounds = f"at least {low}" if high is None else f"at most {high}" if low is None else f"from {low} to {high}"
         unit = f" {spec.unit}" if spec.unit else ""
-        raise ConfigError(f"{flag} is {value:g}", f"it must be {bounds}{unit}")
+        raise ConfigError(f"{flag} is {_shown(value)}", f"it must be {bounds}{unit}")
+
+
+def _shown(value: float) -> str:
+    """A number as it was given, unless that would fill the screen (and Python itself refuses to write more than 4300 digits)."""
+    return f"a number of {abs(value).bit_length()} bits" if isinstance(value, int) and abs(value) >= 1 << 128 else str(value)
+
+
+def _check_type(spec: Spec, kind: Any, value: Any) -> None:
+    """Mistakes of Python callers; a command line has its own conversion."""
+    if kind == tuple[str, ...]:
+        if isinstance(value, str) or not isinstance(value, tuple | list) or not all(isinstance(word, str) for word in value):
+            raise ConfigError(f"{spec.flags[0]} is {value!r}", 'it must be a tuple of texts, such as ("END",)')
+        return
+    accepted = {float: (float, int), int: (int,), bool: (bool,), str: (str,)}
+    wanted = [kind] if isinstance(kind, type) else list(get_args(kind))
+    is_right = any(value is None if one is type(None) else isinstance(value, accepted[one]) for one in wanted)
+    if not is_right or (isinstance(value, bool) and bool not in wanted):
+        words = {float: "a number", int: "a whole number", bool: "True or False", str: "a text", type(None): "None"}
+        raise ConfigError(f"{spec.flags[0]} is {value!r}", f"it must be {' or '.join(words[one] for one in wanted)}")
 
 
 CacheType = Literal["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl"]
@@ -180,6 +201,8 @@ class ModelOptions(Options):
 
     def __post_init__(self) -> None:
         super(ModelOptions, self).__post_init__()  # zero-argument super() breaks with slots on 3.11
+        if self.context == 1:
+            raise ConfigError("-c 1 has no room for an answer", "a prompt of one token and one more need -c 2")
         quantised = self.cache_type_v not in ("f32", "f16", "bf16")
         if quantised and self.flash_attention == "off":
             raise ConfigError(f"-ctv {self.cache_type_v} contradicts -fa off", "quantised values need flash attention: drop -fa off")
@@ -313,6 +336,11 @@ class GenerationOptions(Options):
     )
     raw: bool = _option(False, "--raw", help="Give the prompt to the model as it is, without the chat template.")
     ignore_eos: bool = _option(False, "--ignore-eos", help="Go on past the model's own end token.")
+
+    def __post_init__(self) -> None:
+        super(GenerationOptions, self).__post_init__()  # zero-argument super() breaks with slots on 3.11
+        if "" in self.stop:
+            raise ConfigError("a stop string is empty", "it would stop before the first character: leave it out")
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,8 +111,12 @@ class Engine:
         self._plan(step, cancel)
         self._propose(step, cancel)
         self._evaluate(step, cancel)
-        self._verify(step)
-        self._emit(step)
+        try:
+            self._verify(step)
+            self._emit(step)
+        except BaseException:
+            self._undo(step)
+            raise
         self._commit(step)
         return self._learn(step)
 
@@ -174,24 +178,30 @@ class Engine:
             root += n_pending
             step.rows.append(TargetRows(evaluation, root, draft, generation, self.target.capabilities, step.watch))
             root += len(draft)
-            generation.n_prompt_evaluated += n_pending if not generation.emitted else 0
 
     def _verify(self, step: _Step) -> None:
-        try:
-            step.verifications = [
-                generation.request.verifier.verify(draft, rows, generation.request.noise)
-                for generation, draft, rows in zip(step.generations, step.drafts, step.rows, strict=True)
-            ]
-        except BaseException:
-            for generation in step.generations:
-                generation.sequence.commit(())
-            raise
+        step.verifications = [
+            generation.request.verifier.verify(draft, rows, generation.request.noise)
+            for generation, draft, rows in zip(step.generations, step.drafts, step.rows, strict=True)
+        ]
 
     def _emit(self, step: _Step) -> None:
         for generation, draft, verification in zip(step.generations, step.drafts, step.verifications, strict=True):
             tokens = [EmittedToken(draft.tokens[node], draft.sources[node], TokenKind.ACCEPTED) for node in verification.path]
             tokens.append(EmittedToken(verification.token, TARGET, verification.kind))
             step.n_emitted.append(self._append(generation, tokens))
+
+    def _undo(self, step: _Step) -> None:
+        """A rule, or the judge of the emitted tokens, has failed: nothing of this step was emitted."""
+        for generation, rows in zip(step.generations, step.rows, strict=True):
+            n_emitted = len(generation.tokens) - rows.start
+            del generation.tokens[rows.start :]
+            del generation.emitted[len(generation.emitted) - n_emitted :]
+            generation.stop_reason = None
+            if self.target.capabilities.rollback == "none":  # what it has read cannot be dropped
+                self.close(generation)
+            else:
+                generation.sequence.commit(())
 
     def _commit(self, step: _Step) -> None:
         for generation, verification, n_pending, n_emitted in zip(
@@ -203,6 +213,8 @@ class Engine:
             if self.target.capabilities.rollback == "none":  # there is no draft then, and the end token's row cannot be dropped
                 n_kept = n_pending
             generation.sequence.commit(path[:n_kept])
+            if len(generation.emitted) == n_emitted:  # the first step, which took the rest of the prompt along
+                generation.n_prompt_evaluated += n_pending
 
     def _learn(self, step: _Step) -> list[StepRecord]:
         with step.watch.lap("draft"):
@@ -244,9 +256,14 @@ class Engine:
     def _take_over(self, request: Request, previous: Generation) -> Generation:
         if previous.is_closed:
             raise EngineError("the generation to continue is closed", "open a new one")
+        try:
+            n_cached = previous.sequence.length
+        except EngineError:  # a failed pass took the cache with it: read the text anew
+            self.close(previous)
+            return self.open(request)
         shared = _shared_length(previous.tokens, request.prompt)
-        kept = min(shared, previous.sequence.length, len(request.prompt) - 1)
-        if kept < previous.sequence.length and self.target.capabilities.rollback == "none":
+        kept = min(shared, n_cached, len(request.prompt) - 1)
+        if kept < n_cached and self.target.capabilities.rollback == "none":
             self.close(previous)
             return self.open(request)
         previous.sequence.truncate(kept)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from threading import Event
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from outrider.config import GenerationOptions, SamplingOptions
 from outrider.drafting.drafter import DraftMode
 from outrider.engine import Engine
+from outrider.errors import OutriderError
 from outrider.generation import Generation, Request
 from outrider.metrics import RunMetrics
 from outrider.policy.policy import StepRecord
@@ -101,15 +102,30 @@ class Session:
         return run.finish(prompt)
 
     def close(self) -> None:
-        """Free the caches."""
-        if self._generation is not None:
-            self._engine.close(self._generation)
-            self._generation = None
+        """Free the caches; closing twice is harmless."""
+        generation, self._generation = self._generation, None
+        if generation is not None:
+            self._engine.close(generation)
 
     def begin(self, request: Request) -> Generation:
         """Open the request on top of the conversation's caches."""
-        self._generation = self._engine.open(request, self._generation)
+        previous = self._generation if self._generation is not None and not self._generation.is_closed else None
+        self._generation = self._engine.open(request, previous)
         return self._generation
+
+    def records(self, generation: Generation, cancel: Event | None) -> Iterator[StepRecord]:
+        """The engine's steps.
+
+        Anything that is no error of ours, such as KeyboardInterrupt, may strike in the middle of a pass. Then nobody knows what
+        the caches hold, so they are given up, and the next prompt is read from its beginning.
+        """
+        try:
+            yield from self._engine.generate(generation, cancel)
+        except (OutriderError, GeneratorExit):
+            raise
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def engine(self) -> Engine:
@@ -143,7 +159,7 @@ class _Run:
         began_ms = self._session.now_ms()
         generation = self._session.begin(self._request(prompt))
         first_ms = last_ms = None
-        for record in self._session.engine.generate(generation, self._cancel):
+        for record in self._session.records(generation, self._cancel):
             self._metrics.add(record)
             if record.n_emitted:
                 last_ms = self._session.now_ms()

@@ -71,7 +71,7 @@ class SlowModel(TableModel):
     def evaluate(self, segments: Any, cancel: Event | None = None) -> TableEvaluation:
         time.sleep(self.delay_s)
         if len(self.passes) >= self.stuck_after:
-            sys.stderr.write("stuck")
+            print("stuck", end="", file=sys.stderr, flush=True)
             time.sleep(3600)
         return super().evaluate(segments, cancel)
 

@@ -25,7 +25,7 @@ CTRL_C, CTRL_D = "\x03", "\x04"
 
 def environment(**more: str) -> dict[str, str]:
     """A clean environment for a process of ours."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("OUTRIDER_", "NO_COLOR"))}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("OUTRIDER_", "NO_COLOR", "PYTHONUNBUFFERED"))}
     return kept | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "TERM": "xterm-256color", "PYTHONWARNINGS": "error"} | more
 
 

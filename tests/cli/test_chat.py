@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import io
 import json
+import signal
+import subprocess
 import sys
 from collections.abc import Callable
+from subprocess import PIPE
 from typing import Any
 
 import pytest
 
 from tests.cli.conftest import Done
 from tests.cli.fakes import ANSWER, ANSWERS
+from tests.cli.terminal import FAKE, PATIENCE_S, environment
 
 PAIR = ("-m", "folder/target.gguf", "-md", "draft")
 
@@ -111,3 +115,32 @@ def test_what_a_chat_cannot_do(chat: Any, script: str | bytes, words: tuple[str,
 def test_no_standard_input_is_an_empty_chat(outrider: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", None)
     assert outrider("chat", *PAIR).code == 0
+
+
+def test_a_conversation_that_is_full_can_be_forgotten(chat: Any) -> None:
+    done = chat("hi\n" * 9 + "/reset\nrocket\n", "-c", "200")
+    assert done.code == 0
+    assert "/reset" in done.err.split("outrider: error: ")[1]
+    assert done.out.endswith(f"target> {ANSWERS['rocket']}\n\n")
+
+
+@pytest.mark.parametrize("words", [(), ("--json",)])
+def test_ctrl_c_ends_a_chat_with_a_script_that_never_ends(words: tuple[str, ...]) -> None:
+    command = [sys.executable, str(FAKE), "chat", *PAIR, *words]
+    with subprocess.Popen(command, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=environment(PYTHONUNBUFFERED="1")) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        process.stdin.write(b"/help\n" + b"hi\n" + b"/nonsense\n")
+        process.stdin.flush()
+        while b"no command" not in (line := process.stderr.readline()):  # it waits for more now, or is about to
+            assert line
+        process.send_signal(signal.SIGINT)
+        try:
+            out, err = process.communicate(timeout=PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+    assert process.returncode == 130
+    assert b"interrupted" in err
+    if words:
+        assert [turn["text"] for turn in json.loads(out)["turns"]] == [ANSWER]

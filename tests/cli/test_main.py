@@ -74,7 +74,7 @@ def test_debug_shows_the_traceback(outrider: Any, monkeypatch: pytest.MonkeyPatc
 )
 def test_what_python_raises(outrider: Any, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, message: str) -> None:
     raising(monkeypatch, error)
-    monkeypatch.setattr(main_module, "_drop_output", lambda: None)  # pytest wants its output back
+    monkeypatch.setattr(main_module, "drop", lambda stream: None)  # pytest wants its output back
     done = outrider("run")
     assert done.code == code
     assert message in done.err

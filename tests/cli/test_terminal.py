@@ -99,12 +99,18 @@ def test_a_reader_that_leaves_is_no_error() -> None:
     assert errors == "outrider: note: this pair is a fake\n"
 
 
-@pytest.mark.parametrize("words", [("run", "-p", "hi", *PAIR), ("run", "-p", "hi", "--json", *PAIR)])
-def test_a_full_disk_is_a_clean_error(words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("buffering", [{}, {"PYTHONUNBUFFERED": "1"}], ids=["buffered", "unbuffered"])
+@pytest.mark.parametrize(
+    "words", [("run", "-p", "hi", *PAIR), ("run", "-p", "hi", "--json", *PAIR), ("models", "list"), ("--help",)], ids=" ".join
+)
+def test_a_full_disk_is_a_clean_error(words: tuple[str, ...], buffering: dict[str, str]) -> None:
     with open("/dev/full", "wb") as full:  # noqa: PTH123  # a device
-        done = subprocess.run([sys.executable, str(FAKE), *words], stdout=full, stderr=subprocess.PIPE, env=environment(), check=False)
+        done = subprocess.run(
+            [sys.executable, str(FAKE), *words], stdout=full, stderr=subprocess.PIPE, env=environment(**buffering), check=False
+        )
     assert done.returncode == 70
     assert "outrider: error: the output cannot be written: No space left on device" in done.stderr.decode()
+    assert "Exception ignored" not in done.stderr.decode()
 
 
 def test_closed_streams_are_no_error() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from outrider.config import SamplingOptions
 from outrider.drafting.drafter import DraftJob, DraftMode
 from outrider.drafting.model import ModelDrafter, ModelDraftState
+from outrider.errors import EngineError
 from outrider.policy.policy import DraftBudget
 from outrider.sampling.chain import SamplerChain
 from outrider.sampling.noise import KeyedNoise
@@ -147,3 +150,14 @@ def test_the_price_of_a_draft_is_measured() -> None:
     assert drafter.cost_ms(state, 3) == 0.0
     drafter.propose([job(state, [1])])
     assert drafter.cost_ms(state, 3) == pytest.approx(3.0)
+
+
+def test_a_draw_that_fails_leaves_no_other_draft_hanging(model: TableModel, drafter: ModelDrafter) -> None:
+    states = [drafter.open(text, None) for text in ([1, 2], [3, 4])]
+    jobs = [job(state, text) for state, text in zip(states, ([1, 2], [3, 4]), strict=True)]
+    table, model.table = model.table, lambda history: np.full(N_VOCAB, np.nan, np.float32)
+    with pytest.raises((EngineError, ValueError)):
+        drafter.propose([replace(each, mode="gumbel") for each in jobs])
+    model.table = table
+    for draft, text in zip(drafter.propose(jobs), ([1, 2], [3, 4]), strict=True):
+        assert list(draft.tokens) == greedy(model, text, 4)

@@ -316,3 +316,69 @@ def test_times_are_split_between_draft_verify_and_host() -> None:
         assert record.draft_ms > 0
         assert record.verify_ms > 0
         assert record.host_ms > 0
+
+
+@pytest.mark.parametrize("rollback", ["truncate", "none"])
+@pytest.mark.parametrize("at", [0, 1, 2, 7, 8])
+def test_a_step_whose_tokens_nobody_takes_has_not_happened(at: int, rollback: str) -> None:
+    calls = 0
+
+    def refuse(token: int) -> bool:
+        nonlocal calls
+        calls += 1
+        if calls == at + 1:
+            raise EngineError("no")
+        return False
+
+    stack = Stack(share=0.1 if rollback == "truncate" else None)
+    stack.target.with_capabilities(rollback=rollback)
+    generation = stack.engine.open(request(is_last=refuse))
+    with pytest.raises(EngineError, match="no"):
+        list(stack.engine.generate(generation))
+    assert len(generation.tokens) == 3 + len(generation.emitted)
+    if rollback == "none":
+        assert generation.is_closed
+        assert not stack.target.open_sequences
+        return
+    list(stack.engine.generate(generation))
+    assert [token.id for token in generation.emitted] == plain_tokens(request())
+    assert generation.n_prompt_evaluated == 3
+
+
+def test_a_cache_that_a_failed_pass_took_along_is_read_anew() -> None:
+    stack = Stack()
+    first = stack.engine.open(request())
+    list(stack.engine.generate(first))
+
+    class Lost:
+        @property
+        def length(self) -> int:
+            raise EngineError("the sequence was lost in a failed pass")
+
+        def close(self) -> None:
+            lost.close()
+
+    lost, first.sequence = first.sequence, Lost()  # type: ignore[assignment]
+    again = stack.engine.open(request(), first)
+    list(stack.engine.generate(again))
+    assert [token.id for token in again.emitted] == plain_tokens(request())
+    stack.engine.close(again)
+    assert not stack.target.open_sequences
+
+
+def test_no_more_is_drafted_than_can_be_emitted() -> None:
+    stack = Stack(share=0.0, policy=FixedPolicy(9, 0.0, 0))
+    _, records = stack.run(request(max_tokens=6))
+    assert [len(record.draft) for record in records] == [0, 4]  # the target adds one to each
+
+
+def test_a_drafter_that_rested_for_a_long_text_drafts_for_a_shorter_one() -> None:
+    stack = Stack(share=0.0, n_draft_context=20)
+    first = stack.engine.open(request())
+    list(stack.engine.generate(first))
+    assert "context of 20 tokens" in first.resting["model"]
+    again = stack.engine.open(request(max_tokens=8), first)
+    records = list(stack.engine.generate(again))
+    assert sum(len(record.draft) for record in records) > 0
+    assert not again.resting
+    stack.engine.close(again)

@@ -110,9 +110,7 @@ def test_no_debugger_is_attached_on_a_crash() -> None:
     assert done.stdout.strip() == "1"
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"), [({}, "10000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, "None")]
-)
+@pytest.mark.parametrize(("given", "expected"), [({}, "10000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, "None")])
 def test_threads_spin_for_a_moment_only_unless_the_user_says_otherwise(
     given: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -151,6 +151,7 @@ def test_a_second_thread_is_refused(make: Make, monkeypatch: pytest.MonkeyPatch)
     said: list[str] = []
 
     def intrude(context: Any, batch: Any) -> int:
+        monkeypatch.setattr(library().api, "llama_decode", real)
         for use in (lambda: model.evaluate([Segment(second, (1,))]), model.close):
             with pytest.raises(EngineError) as caught:
                 use()

@@ -114,6 +114,10 @@ class TestResolve:
         with pytest.raises(ModelMissingError, match="it is a directory, expected a GGUF file"):
             resolve(str(tmp_path))
 
+    def test_a_device_is_no_model(self) -> None:
+        with pytest.raises(ModelMissingError, match="it is no regular file, expected a GGUF file"):
+            resolve("/dev/null")
+
     @pytest.mark.parametrize("text", ["smollm", "no\x00name", pytest.param("x" * 5000, id="long")])
     def test_a_word_that_is_neither_is_unknown(self, text: str) -> None:
         with pytest.raises(UnknownModelError):

@@ -16,7 +16,7 @@ from outrider.cli.pair import load_pair, read_look, read_settings, say_notices
 from outrider.cli.report import print_dimmed, print_statistics
 from outrider.cli.statistics import summary
 from outrider.cli.unknown import did_you_mean
-from outrider.errors import ConfigError, RequestError
+from outrider.errors import ConfigError, ContextLengthError, RequestError
 from outrider.result import GenerationResult
 
 HELP = """\
@@ -70,6 +70,18 @@ class _Talk:
             print_dimmed([f"Talking to {visible(self._name)}. /help lists the commands; Ctrl-D leaves."])
         if self._look.color:
             tell(legend(self._look))
+        try:
+            self._answer_all()
+        except KeyboardInterrupt:
+            self._print_turns()
+            raise
+        self._print_turns()
+
+    def close(self) -> None:
+        """Free the caches."""
+        self._session.close()
+
+    def _answer_all(self) -> None:
         for message in self._messages:
             if message in ("/exit", "/quit"):
                 break
@@ -77,12 +89,10 @@ class _Talk:
                 self._command(message)
             else:
                 self._turn(message.removeprefix(" "))
+
+    def _print_turns(self) -> None:
         if self._as_json:
             print_json({"turns": self._turns})
-
-    def close(self) -> None:
-        """Free the caches."""
-        self._session.close()
 
     def _command(self, message: str) -> None:
         word = message.split(maxsplit=1)[0]
@@ -104,6 +114,8 @@ class _Talk:
             with StopOnInterrupt() as stop:
                 result = self._answer(message, stop)
         except RequestError as error:  # the conversation is as it was: say why, and go on
+            if isinstance(error, ContextLengthError):
+                error = ContextLengthError(error.message, "say it in fewer words, /reset the conversation, or start again with a larger -c")
             code = report(error, as_json=False)
             self._turns.append({"message": message, "error": {"type": type(error).__name__, "message": error.message, "exit_code": code}})
             return

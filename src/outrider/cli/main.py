@@ -6,7 +6,6 @@ OUTRIDER_DEBUG=1 shows tracebacks.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import traceback
@@ -14,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from outrider.cli.output import report, report_unexpected, tell
+from outrider.cli.output import drop, report, report_unexpected, tell, write
 from outrider.cli.parser import build_parser
 from outrider.errors import EXIT_CODES, CancelledError, ConfigError, OutOfMemoryError, OutriderError
 
@@ -29,13 +28,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     _prepare_streams()
     try:
         return _explained(words)
-    except SystemExit as stop:  # --help and --version
-        return int(stop.code or 0)
     except KeyboardInterrupt:
         tell("\noutrider: interrupted")
         return EXIT_CODES[CancelledError]
     except BrokenPipeError:
-        _drop_output()
+        drop(sys.stdout)
         return _BROKEN_PIPE
 
 
@@ -62,9 +59,12 @@ def _dispatch(words: list[str]) -> int:
     if not words:
         parser.print_help(sys.stderr)
         return EXIT_CODES[ConfigError]
-    args = parser.parse_args(words)
-    code: int = args.func(args)
-    sys.stdout.flush()
+    try:
+        args = parser.parse_args(words)
+        code: int = args.func(args)
+    except SystemExit as stop:  # --help and --version
+        code = int(stop.code or 0)
+    write(sys.stdout, "")  # what a command has left in the buffer
     return code
 
 
@@ -76,12 +76,6 @@ def _prepare_streams() -> None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115  # lives as long as the process
         elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
-
-
-def _drop_output() -> None:
-    """Let nothing more be written to a pipe that nobody reads, not even when Python leaves."""
-    with contextlib.suppress(OSError, ValueError):  # no file behind it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _trace(error: BaseException) -> None:

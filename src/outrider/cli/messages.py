@@ -20,7 +20,8 @@ class Messages:
 
     A line that ends in a backslash goes on in the next one; a line that begins with three quotation marks goes on to a line
     that ends with three. On a terminal the line can be edited, and Ctrl-C drops what was typed. Elsewhere each message is
-    echoed after its label, so that the output reads as a conversation.
+    echoed after its label, so that the output reads as a conversation; without a terminal to type on, Ctrl-C raises
+    KeyboardInterrupt.
 
     Args:
         source: standard input.
@@ -45,6 +46,8 @@ class Messages:
             try:
                 message = self._message()
             except KeyboardInterrupt:
+                if self._source is None or not self._source.isatty():  # nobody types here: the program is meant
+                    raise
                 self._note("\n")
                 continue
             except EOFError:

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from outrider.cli.output import print_json
+from outrider.cli.output import print_json, write, writing
 from outrider.errors import EXIT_CODES, CancelledError
 
 if TYPE_CHECKING:
@@ -52,9 +52,10 @@ def _list(args: argparse.Namespace) -> int:
         return _print_json({"directory": str(directory), "models": [item.document() for item in listed]})
     from outrider.models.tables import listing_view, show, sources_view
 
-    show(listing_view(listed, directory), sys.stdout)
-    if args.sources:
-        show(sources_view(listed), sys.stdout)
+    with writing(sys.stdout):
+        show(listing_view(listed, directory), sys.stdout)
+        if args.sources:
+            show(sources_view(listed), sys.stdout)
     return 0
 
 
@@ -123,12 +124,13 @@ def _inspect(args: argparse.Namespace) -> int:
         template = found.chat_template or ""
         _say(harmless(template) if sys.stdout.isatty() else template)
     else:
-        show(inspection_view(found), sys.stdout)
+        with writing(sys.stdout):
+            show(inspection_view(found), sys.stdout)
     return 0
 
 
 def _say(line: object) -> None:
-    sys.stdout.write(f"{line}\n")
+    write(sys.stdout, f"{line}\n")
 
 
 def _print_json(document: dict[str, Any]) -> int:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import sys
+from collections.abc import Iterator
 from typing import Any, Final, TextIO
 
 from outrider.errors import OutriderError, exit_code
@@ -34,13 +35,27 @@ def print_json(document: dict[str, Any]) -> None:
 
 def write(stream: TextIO, text: str) -> None:
     """Write and flush. Raises as `print_json` does."""
-    try:
+    with writing(stream):
         stream.write(text)
+
+
+@contextlib.contextmanager
+def writing(stream: TextIO) -> Iterator[None]:
+    """For what writes by itself: flushes in the end. Raises as `print_json` does."""
+    try:
+        yield
         stream.flush()
     except BrokenPipeError:
         raise
     except OSError as error:
+        drop(stream)
         raise OutriderError(f"the output cannot be written: {error.strerror}", "write to a place with room") from error
+
+
+def drop(stream: TextIO) -> None:
+    """Let nothing more be written to a stream that takes nothing, not even when Python leaves and empties its buffers."""
+    with contextlib.suppress(OSError, ValueError):  # no file behind it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def tell(text: str, end: str = "\n") -> None:

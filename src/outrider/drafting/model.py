@@ -204,13 +204,14 @@ class ModelDrafter:
         began = self._clock()
         segments = [Segment(chain.state.sequence, tuple(chain.unseen), n_outputs=1) for chain in chains]
         evaluation = self._model.evaluate(segments, cancel)
-        last = -1
-        for chain in chains:
-            last += len(chain.unseen)
+        for chain in chains:  # all of them before the first draw, which may fail
             chain.state.sequence.commit(range(len(chain.unseen)))
             chain.state.tokens += chain.unseen
             if not chain.tokens:
                 chain.state.n_agreed = len(chain.state.tokens)
+        last = -1
+        for chain in chains:
+            last += len(chain.unseen)
             self._draw(chain, evaluation, last)
         elapsed_ms = (self._clock() - began) * 1e3
         self._step_ms = elapsed_ms if not self._step_ms else _COST_MEMORY * self._step_ms + (1 - _COST_MEMORY) * elapsed_ms

@@ -50,7 +50,9 @@ def model_files(text: str, directory: Path) -> list[ModelFile]:
     if text.startswith(HUB_PREFIX):
         return [ModelFile(_hub_path(file, directory), file) for file in _split_files(parse_hub_file(text))]
     if not catalogue.is_catalogued(text) and _looks_like_a_path(text):
-        what = "it is a directory, expected a GGUF file" if _is_directory(text) else "there is no such file"
+        what = "there is no such file"
+        if _exists(text):
+            what = "it is a directory, expected a GGUF file" if _is_directory(text) else "it is no regular file, expected a GGUF file"
         raise ModelMissingError(what, "check the path, or see `outrider models list` for names to pull", path=text)
     model = catalogue.find(text)
     return [ModelFile(directory / model.file_name, model.hub, model)]
@@ -85,6 +87,10 @@ def _split_files(file: HubFile) -> list[HubFile]:
 def _looks_like_a_path(text: str) -> bool:
     separators = [separator for separator in (os.sep, os.altsep) if separator]
     return text.endswith(".gguf") or text.startswith("~") or any(separator in text for separator in separators) or _is_directory(text)
+
+
+def _exists(text: str) -> bool:
+    return os.path.exists(os.path.expanduser(text))  # noqa: PTH110, PTH111  # as for a directory: pathlib raises where these answer
 
 
 def _is_directory(text: str) -> bool:
