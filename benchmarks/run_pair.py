@@ -26,12 +26,16 @@ from outrider.errors import OutriderError
 from outrider.models import resolve, store
 
 ROOT = Path(__file__).resolve().parent.parent
-PLAIN = "plain"
+PLAIN = "native plain"
+_P_MIN = ["--policy", "fixed", "--draft-max", "7", "--draft-p-min", "0.6"]
 CONFIGURATIONS: dict[str, list[str]] = {
-    PLAIN: ["--plain"],
-    "p-min 0.6": ["--policy", "fixed", "--draft-max", "16", "--draft-p-min", "0.6"],
-    "always 4": ["--policy", "fixed", "--draft-max", "4", "--draft-p-min", "0"],
+    PLAIN: ["--backend", "native", "--plain"],
+    "native p-min 0.6": ["--backend", "native", *_P_MIN],
+    "native always 4": ["--backend", "native", "--policy", "fixed", "--draft-max", "4", "--draft-p-min", "0"],
+    "llama plain": ["--backend", "llama", "--plain"],
+    "llama p-min 0.6": ["--backend", "llama", *_P_MIN],
 }
+"""Each backend's first configuration is its own plain decoding, which the texts of its others are compared with."""
 
 
 class BenchError(Exception):
@@ -116,18 +120,34 @@ def summarise(samples: dict[str, Sample], workloads: list[str]) -> list[dict[str
 
     A prompt whose answer was one token has no speed and is left out of the ratios.
     """
-    return [summary(name, sample, samples[PLAIN], workloads) for name, sample in samples.items()]
+    first_of: dict[str, Sample] = {}
+    for name, sample in samples.items():
+        first_of.setdefault(backend(name), sample)
+    return [summary(name, sample, samples[PLAIN], first_of[backend(name)], workloads) for name, sample in samples.items()]
 
 
-def summary(name: str, sample: Sample, plain: Sample, workloads: list[str]) -> dict[str, Any]:
-    """The row of one configuration."""
+def backend(name: str) -> str:
+    """The backend of a configuration."""
+    return name.partition(" ")[0]
+
+
+def summary(name: str, sample: Sample, plain: Sample, same: Sample, workloads: list[str]) -> dict[str, Any]:
+    """The row of one configuration.
+
+    Args:
+        name: of the configuration.
+        sample: its documents.
+        plain: those that its speed is compared with.
+        same: those that its texts are compared with: its own backend's plain decoding.
+        workloads: of the prompts.
+    """
     ratios = sorted(speed_ratios(sample, plain))
     steps, drafted = sample.sum("speculation", "steps"), sample.sum("speculation", "drafted")
     tokens, decode_ms = sample.sum("timings", "decode_tokens"), sample.sum("timings", "decode_ms")
     return {
         "configuration": name,
         "options": CONFIGURATIONS.get(name, []),
-        "backend": "llama",
+        "backend": backend(name),
         "workload": ", ".join(dict.fromkeys(workloads)),
         "prompts": len(sample.documents),
         "tokens": sum(len(document["tokens"]) for document in sample.documents),
@@ -137,7 +157,7 @@ def summary(name: str, sample: Sample, plain: Sample, workloads: list[str]) -> d
         "spread": [ratios[0], ratios[-1]] if ratios else None,
         "block_efficiency": sum(len(document["tokens"]) for document in sample.documents) / steps if steps else None,
         "acceptance_rate": sample.sum("speculation", "accepted") / drafted if drafted else None,
-        "identical_to_plain": sum(ours["text"] == theirs["text"] for ours, theirs in zip(sample.documents, plain.documents, strict=True)),
+        "identical_to_plain": sum(ours["text"] == theirs["text"] for ours, theirs in zip(sample.documents, same.documents, strict=True)),
     }
 
 
@@ -174,11 +194,11 @@ def git(*arguments: str) -> str:
 
 def print_table(rows: list[dict[str, Any]]) -> None:
     """The rows for a reader."""
-    print(f"{'configuration':<14} {'tokens/s':>9} {'to plain':>9} {'worst':>7} {'accepted':>9} {'per pass':>9}  same text")
+    print(f"{'configuration':<18} {'tokens/s':>9} {'to plain':>9} {'worst':>7} {'accepted':>9} {'per pass':>9}  same text")
     for row in rows:
         cells = [number(row[name], 2) for name in ("ratio_to_plain", "worst_ratio_to_plain", "acceptance_rate", "block_efficiency")]
         speed = number(row["tokens_per_second"], 1)
-        print(f"{row['configuration']:<14} {speed:>9} {cells[0]:>9} {cells[1]:>7} {cells[2]:>9} {cells[3]:>9}", end="")
+        print(f"{row['configuration']:<18} {speed:>9} {cells[0]:>9} {cells[1]:>7} {cells[2]:>9} {cells[3]:>9}", end="")
         print(f"  {row['identical_to_plain']} of {row['prompts']}")
 
 

@@ -33,6 +33,9 @@ public:
     const float* hidden(int row) const { return hidden_.data() + size_t(row) * size_t(width_); }
 
 private:
+    static constexpr int kChunkedRows = 16;  // up to this many rows attention is split by chunks of keys, above by rows
+    static constexpr int kRowTile = 8;       // rows of one attention item above
+
     struct Part {  // a segment being evaluated
         const Segment* segment;
         Sequence* sequence;
@@ -64,10 +67,12 @@ private:
     void multiply_panels(const Target& target, int group, int panel, int n_panels, const Tiling& tiling, const Activations* inputs, int thread) const;
     void rotate(int layer, int row, int thread);
     void rotate_head(float* x, int row) const;
+    // attention.cpp
     void attention(int layer, int thread);
     void attend(int layer, const Span& span, float* out, float* max, float* sum, int thread);
     void attend_rows(const uint16_t* keys, const uint16_t* values, int n_keys, const Span& span, int first_row, int n_rows, float* out, float* max, float* sum, int thread);
     void gather(const Part& part, int node, int layer, int kv_head, int chunk, int n_keys, uint16_t* keys, uint16_t* values) const;
+
     void compute_logits(const std::vector<int>& rows, int first_slot);
 
     size_t query_at(int kv_head, int row) const { return (size_t(kv_head) * size_t(n_rows_) + size_t(row)) * size_t(group_); }

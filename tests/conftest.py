@@ -6,6 +6,7 @@ import ipaddress
 import os
 import socket
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,31 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if MODEL_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.needs_models)
             item.add_marker(pytest.mark.timeout(MODEL_TIMEOUT_S))
+
+
+NEEDED = {
+    "native": {"outrider.native._core": "the native core was not built", "gguf": "the package gguf is not installed"},
+    "llama": {"llama_cpp": "llama-cpp-python is not installed", "gguf": "the package gguf is not installed"},
+}
+"""What the modules of a test folder import, and why they are skipped without it."""
+
+
+class SkippedModule(pytest.Module):
+    """A module that cannot even be imported here; `reason` is printed."""
+
+    reason = ""
+
+    def collect(self) -> list[pytest.Item | pytest.Collector]:
+        pytest.skip(self.reason, allow_module_level=True)
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
+    reasons = [why for name, why in NEEDED.get(module_path.parent.name, {}).items() if find_spec(name) is None]
+    if not reasons:
+        return None
+    module: SkippedModule = SkippedModule.from_parent(parent, path=module_path)
+    module.reason = reasons[0]
+    return module
 
 
 class LoopbackGuard:

@@ -68,18 +68,27 @@ def test_a_failed_command_ends_with_its_last_words_and_one_line(tmp_path: Path, 
 
 def test_a_stamp_that_cannot_be_read_means_that_nothing_is_done(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(install, "STAMP", tmp_path / "stamp.json")
-    todo = [words for words, _, _ in install.steps(dev=False)]
+    todo = [words for words, _, _ in install.steps(dev=False, llama=True)]
     (tmp_path / "stamp.json").write_text('{"llama": ')
-    assert [words for words, _, _ in install.steps(dev=False)] == todo
+    assert [words for words, _, _ in install.steps(dev=False, llama=True)] == todo
     assert len(todo) == 2
 
 
 def test_finished_steps_are_not_done_again_until_something_changes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(install, "STAMP", tmp_path / "stamp.json")
-    for _, _, then in install.steps(dev=False):
+    for _, _, then in install.steps(dev=False, llama=True):
         install.write_stamp(install.read_stamp() | then)
-    assert list(install.steps(dev=False)) == []
-    (words,) = [words for words, _, _ in install.steps(dev=True)]
+    assert list(install.steps(dev=False, llama=False)) == []  # what was once asked for is kept
+    (words,) = [words for words, _, _ in install.steps(dev=True, llama=False)]
     assert words == "install outrider with its development tools"
     monkeypatch.setenv("CMAKE_ARGS", "-DGGML_CUDA=on")
-    assert len(list(install.steps(dev=False))) == 1
+    assert len(list(install.steps(dev=False, llama=False))) == 1
+
+
+@pytest.mark.parametrize(("machine", "n_steps"), [("x86_64", 1), ("riscv64", 2)])
+def test_llama_cpp_is_built_only_where_the_native_engine_is_slow(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, machine: str, n_steps: int
+) -> None:
+    monkeypatch.setattr(install, "STAMP", tmp_path / "stamp.json")
+    monkeypatch.setattr(install.platform, "machine", lambda: machine)
+    assert len(list(install.steps(dev=False, llama=False))) == n_steps

@@ -153,6 +153,9 @@ class Pair:
             config["seed"]["origin"] = "drawn"
         config["verify"] = {"value": rule, "origin": config["verify"]["origin"] if settings.speculation.verify == rule else "derived"}
         config["context"] = {**config["context"], "value": self._loaded.target.capabilities.n_context}
+        backend = self._loaded.target.capabilities.backend
+        if config["backend"]["value"] != backend:
+            config["backend"] = {"value": backend, "origin": "derived"}
         return Plan(settings.generation, drawn, rule, self.reason, config, self.plain_step_ms)
 
     def describe(self) -> dict[str, Any]:

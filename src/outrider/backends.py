@@ -9,12 +9,13 @@ from typing import Final, Protocol
 from outrider import llama, native
 from outrider.config import ModelOptions
 from outrider.errors import ConfigError, OutriderError, UnsupportedModelError
+from outrider.llama.devices import CPU_NAMES
+from outrider.llama.library import INSTALL_HINT
 from outrider.model import LanguageModel
 from outrider.model_header import ModelHeader
 from outrider.text.tokenizer import Tokenizer
 
-_INSTALL_LLAMA: Final = "install it; in a clone: .venv/bin/python scripts/install.py --llama; elsewhere: pip install 'outrider[llama]'"
-_ON_CPU: Final = ("none", "cpu")
+_INSTALL_LLAMA: Final = f"install it; {INSTALL_HINT}"
 
 
 class Backend(Protocol):
@@ -69,9 +70,7 @@ class NativeBackend:
         tokenizer = native.NativeTokenizer(file.vocabulary)
         model = native.load(
             file.path,
-            native.NativeOptions(
-                n_context=options.context, max_rows=max(native.PROMPT_ROWS, draft_max + 1), threads=options.threads
-            ),
+            native.NativeOptions(n_context=options.context, max_rows=max(native.PROMPT_ROWS, draft_max + 1), threads=options.threads),
         )
         return model, tokenizer
 
@@ -131,7 +130,7 @@ def _unsupported(files: list[ModelHeader]) -> str:
 
 def _placed_elsewhere(options: ModelOptions) -> str:
     """What asks for something that only llama.cpp has; "" if nothing does."""
-    if options.device is not None and options.device not in _ON_CPU:
+    if options.device is not None and options.device.strip().lower() not in CPU_NAMES:
         return f"--device {options.device}"
     for flag, word in (("-ctk", options.cache_type_k), ("-ctv", options.cache_type_v)):
         if word != "f16":

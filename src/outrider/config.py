@@ -153,7 +153,11 @@ class ModelOptions(Options):
         metavar="N",
     )
     backend: str = _option(
-        "auto", "--backend", help="What runs the models; auto is native on a CPU wherever it can, llama.cpp otherwise.", choices=("auto", "native", "llama"), metavar="NAME"
+        "auto",
+        "--backend",
+        help="What runs the models; auto is native on a CPU wherever it can, llama.cpp otherwise.",
+        choices=("auto", "native", "llama"),
+        metavar="NAME",
     )
     device: str | None = _option(
         None, "--device", "-dev", help="Run on this device; an error if it is not there. `none` means the CPU.", metavar="D"

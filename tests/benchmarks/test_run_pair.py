@@ -26,7 +26,7 @@ def document(text: str, speed: float, *, steps: int, drafted: int = 0, accepted:
 def test_ratios_compare_a_prompt_with_itself() -> None:
     samples = {
         PLAIN: Sample([document("abcde", 10, steps=5), document("abcde", 40, steps=5), document("abcde", 20, steps=5)]),
-        "fast": Sample(
+        "native fast": Sample(
             [
                 document("abcde", 20, steps=2, drafted=4, accepted=3),
                 document("abcdX", 20, steps=2, drafted=4, accepted=3),
@@ -45,6 +45,17 @@ def test_ratios_compare_a_prompt_with_itself() -> None:
     assert (fast["acceptance_rate"], fast["block_efficiency"], fast["identical_to_plain"]) == (8 / 10, 15 / 7, 2)
     assert fast["tokens_per_second"] == pytest.approx(12 / (4 / 20 + 4 / 20 + 4 / 30))
     assert fast["workload"] == "a, b"
+
+
+def test_texts_are_compared_with_the_same_backend_s_and_speeds_with_native_plain() -> None:
+    samples = {
+        PLAIN: Sample([document("abcde", 10, steps=5)]),
+        "llama plain": Sample([document("abcdX", 20, steps=5)]),
+        "llama fast": Sample([document("abcdX", 5, steps=2, drafted=4, accepted=3)]),
+    }
+    _, plain, fast = summarise(samples, ["a"])
+    assert (plain["backend"], plain["ratio_to_plain"], plain["identical_to_plain"]) == ("llama", 2, 1)
+    assert (fast["backend"], fast["ratio_to_plain"], fast["identical_to_plain"]) == ("llama", 0.5, 1)
 
 
 def test_an_answer_of_one_token_has_no_speed() -> None:

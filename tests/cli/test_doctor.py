@@ -20,8 +20,12 @@ GPU = Device("CUDA0", "NVIDIA H200", "CUDA", DeviceKind.GPU, 10**9, 140 * 10**9,
 
 @pytest.fixture(autouse=True)
 def _no_llama_cpp(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(examination, "find_spec", lambda name: object())
     monkeypatch.setattr(examination, "devices", lambda: [GPU])
     monkeypatch.setattr(examination, "_kernels", lambda: ["AVX2", "FMA"])
+    monkeypatch.setattr(examination.native, "is_available", lambda: True)
+    monkeypatch.setattr(examination.native, "instruction_sets", lambda: ["avx2", "scalar"])
+    monkeypatch.delenv("OUTRIDER_ISA", raising=False)
     monkeypatch.setenv("OUTRIDER_MODELS_DIR", str(tmp_path / "models"))
 
 
@@ -43,20 +47,28 @@ def fake_root(folder: Path, cpuinfo: str, meminfo: str = "") -> Path:
 def test_it_says_what_is_here(outrider: Any) -> None:
     done = outrider("doctor")
     assert (done.code, done.err) == (0, "")
-    for words in ("outrider ", "packages ", "processor ", "memory ", "device CUDA0: NVIDIA H200 (gpu, 140.0 GB)", "kernels for AVX2 FMA"):
+    for words in (
+        "outrider ",
+        "packages ",
+        "processor ",
+        "memory ",
+        "device CUDA0: NVIDIA H200 (gpu, 140.0 GB)",
+        "kernels for AVX2 FMA",
+        "numpy ",
+    ):
         assert words in done.out
     assert "qwen2.5-coder-1.5b: absent, 1.1 GB" in done.out
-    assert "pair          none examined" in done.out
+    assert "pair            none examined" in done.out
 
 
 def test_a_pair_is_examined_as_run_would_load_it(outrider: Any, pulled: tuple[str, str]) -> None:
     target, draft = pulled
     active = outrider("doctor", "-m", target, "-md", draft)
     assert (active.code, active.err) == (0, "")
-    assert "speculation   active\n" in active.out
-    assert "note          this pair is a fake" in active.out
+    assert "speculation     active\n" in active.out
+    assert "note            this pair is a fake" in active.out
     alone = outrider("doctor", "-m", target)
-    assert "speculation   inactive: there is no draft model (-md)" in alone.out
+    assert "speculation     inactive: there is no draft model (-md)" in alone.out
 
 
 def test_json(outrider: Any, pulled: tuple[str, str]) -> None:
@@ -64,7 +76,8 @@ def test_json(outrider: Any, pulled: tuple[str, str]) -> None:
     found = json.loads(done.out)
     assert found["pair"]["speculation"] == {"active": True, "reason": ""}
     assert found["cpu"]["usable"] >= 1
-    assert found["backends"][0]["devices"][0]["name"] == "CUDA0"
+    assert [backend["name"] for backend in found["backends"]] == ["native", "llama"]
+    assert found["backends"][1]["devices"][0]["name"] == "CUDA0"
     assert found["models"]["known"][0]["state"] == "absent"
 
 
@@ -82,7 +95,7 @@ def test_what_stands_in_the_way_is_the_exit_code(
     if as_json:
         assert json.loads(done.out)["pair"]["error"]["type"] == "IncompatibleModelsError"
     else:
-        assert "pair          does not work, see below" in done.out
+        assert "pair            does not work, see below" in done.out
 
 
 @pytest.mark.parametrize(("name", "code"), [("qwen2.5-coder-0.5b", 5), ("qwen2.5-coder-5b", 3), ("nowhere/x.gguf", 5)])
@@ -90,14 +103,63 @@ def test_nothing_is_fetched(outrider: Any, name: str, code: int) -> None:
     assert outrider("doctor", "-m", name).code == code
 
 
-def test_a_missing_backend_is_said_and_no_error(outrider: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse() -> list[Device]:
-        raise ConfigError("llama-cpp-python is not installed", "pip install llama-cpp-python")
-
-    monkeypatch.setattr(examination, "devices", refuse)
+def test_a_backend_that_is_not_installed_is_no_error(outrider: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(examination, "find_spec", lambda name: None)
+    monkeypatch.setattr(examination.native, "is_available", lambda: False)
     done = outrider("doctor")
     assert done.code == 0
-    assert "NOT USABLE: llama-cpp-python is not installed (pip install llama-cpp-python)" in done.out
+    assert "llama backend   not installed: only GPUs, and models that the native engine cannot run, need it; in a clone: " in done.out
+    assert "native backend  not installed: this installation was built without it" in done.out
+    assert "NOT USABLE" not in done.out
+
+
+def test_a_backend_that_cannot_be_used_says_why(outrider: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> list[Device]:
+        raise ConfigError("libllama cannot be loaded", "install it again")
+
+    monkeypatch.setattr(examination, "devices", refuse)
+    monkeypatch.setenv("OUTRIDER_ISA", "mmx")
+    done = outrider("doctor")
+    assert done.code == 0
+    assert "llama backend   NOT USABLE: libllama cannot be loaded (install it again)\n" in done.out
+    reason = "OUTRIDER_ISA is 'mmx', which cannot run here (unset it, or choose from avx2, scalar)"
+    assert f"native backend  NOT USABLE: {reason}\n" in done.out
+
+
+@pytest.mark.parametrize(
+    ("override", "kernels"),
+    [("", "avx2 kernels (the best of avx2 scalar)"), ("scalar", "scalar kernels (OUTRIDER_ISA=scalar of avx2 scalar)")],
+)
+def test_the_native_backend_says_what_it_would_run(outrider: Any, monkeypatch: pytest.MonkeyPatch, override: str, kernels: str) -> None:
+    monkeypatch.setenv("OUTRIDER_ISA", override)
+    assert f"native backend  {kernels}, " in outrider("doctor").out
+    native = json.loads(outrider("doctor", "--json").out)["backends"][0]
+    assert (native["chosen"], native["override"]) == (override or "avx2", override or None)
+    assert native["threads"] >= 1
+
+
+@pytest.mark.parametrize(("text", "setting"), [("always [madvise] never\n", "madvise"), ("[always] madvise never\n", "always"), ("", None)])
+def test_huge_pages_are_read(tmp_path: Path, text: str, setting: str | None) -> None:
+    folder = tmp_path / "sys/kernel/mm/transparent_hugepage"
+    folder.mkdir(parents=True)
+    (folder / "enabled").write_text(text)
+    assert machine(tmp_path)["backends"][0]["huge_pages"] == setting
+
+
+def test_packages_are_those_that_the_metadata_require(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(examination.metadata, "requires", lambda name: ["numpy>=1.26", "not-there<2,>=1", 'x; extra == "dev"'])
+    packages = machine(tmp_path)["packages"]
+    assert list(packages) == ["numpy", "not-there"]
+    assert packages["numpy"]
+    assert packages["not-there"] is None
+
+
+def test_a_tree_that_was_not_installed_requires_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def nothing(name: str) -> list[str]:
+        raise examination.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(examination.metadata, "requires", nothing)
+    assert machine(tmp_path)["packages"] == {}
 
 
 @pytest.mark.parametrize(

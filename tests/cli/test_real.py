@@ -50,5 +50,5 @@ def test_the_second_turn_of_a_chat_reads_only_what_is_new_on_both_models(pair: t
 def test_doctor_says_that_the_pair_would_speculate(pair: tuple[str, ...]) -> None:
     found = outrider("doctor", *pair)
     assert found["pair"]["speculation"] == {"active": True, "reason": ""}
-    assert found["backends"][0]["error"] is None
-    assert found["backends"][0]["kernels"]
+    assert found["pair"]["target"]["backend"] in [backend["name"] for backend in found["backends"] if backend["kernels"]]
+    assert [backend["error"] for backend in found["backends"]] == [None, None]

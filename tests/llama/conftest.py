@@ -8,11 +8,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed: the tests of its adapter cannot run")
-pytest.importorskip("gguf", reason="the package gguf is not installed: the tests of the llama adapter write their models with it")
-
 from outrider.llama import LlamaModel, LlamaOptions, load
-from tests.llama.tiny import TinyModel
 
 Make: TypeAlias = Callable[..., LlamaModel]
 
@@ -20,6 +16,8 @@ Make: TypeAlias = Callable[..., LlamaModel]
 @pytest.fixture(scope="session")
 def tiny_files(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Path of a sound tiny model of an architecture."""
+    from tests.llama.tiny import TinyModel
+
     folder = tmp_path_factory.mktemp("tiny")
     made: dict[str, Path] = {}
 

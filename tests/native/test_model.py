@@ -142,7 +142,8 @@ def test_closed_model_says_so(mixed_file: Path) -> None:
             use()
 
 
-def test_unknown_instruction_set_names_those_there_are(mixed_file: Path) -> None:
+def test_unknown_instruction_set_names_those_there_are(mixed_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OUTRIDER_ISA", raising=False)
     with pytest.raises(ConfigError, match="this CPU has .*scalar"):
         load(mixed_file, NativeOptions(isa="mmx"))
 

@@ -10,8 +10,9 @@ from outrider.cli.examination import examine, machine
 from outrider.cli.output import one_line, print_json, report, write
 from outrider.cli.pair import read_settings
 from outrider.errors import OutriderError, exit_code
+from outrider.native.options import ISA_VARIABLE
 
-_LABEL_WIDTH = 14
+_LABEL_WIDTH = 16
 
 
 def doctor(args: argparse.Namespace) -> int:
@@ -54,14 +55,30 @@ def _lines(found: dict[str, Any]) -> list[str]:
 def _backend_rows(backends: list[dict[str, Any]]) -> list[tuple[str, str]]:
     rows = []
     for backend in backends:
-        if backend["error"]:
-            rows.append((f"{backend['name']} backend", f"NOT USABLE: {backend['error']} ({backend['hint']})"))
-            continue
-        rows.append((f"{backend['name']} backend", f"{backend['package']}, kernels for {' '.join(backend['kernels'])}"))
-        for device in backend["devices"]:
-            size = f", {_gigabytes(device['total_bytes'])}" if device["total_bytes"] else ""
-            rows.append(("", f"device {device['name']}: {device['description']} ({device['kind']}{size})"))
+        label = f"{backend['name']} backend"
+        if not backend["installed"]:
+            rows.append((label, f"not installed: {backend['hint']}"))
+        elif backend["error"]:
+            rows.append((label, f"NOT USABLE: {backend['error']} ({backend['hint']})"))
+        else:
+            first, *others = _native_lines(backend) if backend["name"] == "native" else _llama_lines(backend)
+            rows += [(label, first), *(("", line) for line in others)]
     return rows
+
+
+def _native_lines(backend: dict[str, Any]) -> list[str]:
+    asked = backend["override"]
+    why = f"{ISA_VARIABLE}={asked}" if asked else "the best"
+    of = f"{why} of {' '.join(backend['kernels'])}"
+    return [f"{backend['chosen']} kernels ({of}), {backend['threads']} threads, huge pages: {backend['huge_pages'] or 'unknown'}"]
+
+
+def _llama_lines(backend: dict[str, Any]) -> list[str]:
+    lines = [f"{backend['package']}, kernels for {' '.join(backend['kernels'])}"]
+    for device in backend["devices"]:
+        size = f", {_gigabytes(device['total_bytes'])}" if device["total_bytes"] else ""
+        lines.append(f"device {device['name']}: {device['description']} ({device['kind']}{size})")
+    return lines
 
 
 def _pair_rows(pair: dict[str, Any] | None) -> list[tuple[str, str]]:

@@ -6,19 +6,21 @@ import os
 import platform
 import re
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
 import outrider
-from outrider import loading
+from outrider import loading, native
 from outrider.config import Settings
 from outrider.cpus import read_text, usable_cpus
 from outrider.errors import OutriderError
 from outrider.llama import devices
+from outrider.llama.library import INSTALL_HINT
 from outrider.memory import available_memory
 from outrider.models import listing, resolve, store
+from outrider.native.options import ISA_VARIABLE
 
-_PACKAGES: Final = ("numpy", "llama-cpp-python", "jinja2", "rich", "huggingface_hub")
 _ROOT: Final = Path("/")
 # What matter to matrix kernels, of the hundred flags that a processor has; Linux's names.
 _INSTRUCTIONS: Final = (
@@ -37,10 +39,10 @@ def machine(root: Path = _ROOT) -> dict[str, Any]:
         "outrider": outrider.__version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "packages": {name: _version(name) for name in _PACKAGES},
+        "packages": {name: _version(name) for name in _required()},
         "cpu": _cpu(root),
         "memory": {"total_bytes": _total_memory(root), "available_bytes": available_memory(root)},
-        "backends": [_llama()],
+        "backends": [_native(root), _llama()],
         "models": _models(),
     }
 
@@ -65,6 +67,16 @@ def _version(package: str) -> str | None:
         return None
 
 
+def _required() -> list[str]:
+    """The packages without which nothing runs, by our own metadata; [] in a tree that was not installed."""
+    try:
+        requirements = metadata.requires("outrider") or []
+    except metadata.PackageNotFoundError:
+        return []
+    names = (re.match(r"[\w.-]+", requirement) for requirement in requirements if "extra ==" not in requirement)
+    return [name[0] for name in names if name]
+
+
 def _cpu(root: Path) -> dict[str, Any]:
     text = read_text(root / "proc/cpuinfo")
     model = re.search(r"^(?:model name|Model|Hardware)\s*:\s*(.+)$", text, re.MULTILINE)
@@ -83,10 +95,30 @@ def _total_memory(root: Path) -> int | None:
     return int(total[1]) * 1024 if total else None
 
 
+def _native(root: Path) -> dict[str, Any]:
+    """The native backend, or why it can't be used."""
+    backend: dict[str, Any] = {"name": "native", "installed": native.is_available(), "error": None, "hint": None}
+    asked = os.environ.get(ISA_VARIABLE) or None
+    pages = re.search(r"\[(\w+)\]", read_text(root / "sys/kernel/mm/transparent_hugepage/enabled"))
+    backend |= {"kernels": [], "chosen": None, "override": asked, "huge_pages": pages[1] if pages else None, "threads": usable_cpus(root)}
+    if not backend["installed"]:
+        return backend | {"hint": "this installation was built without it: install again from source, with a C++20 compiler"}
+    backend["kernels"] = native.instruction_sets()
+    if asked is not None and asked not in backend["kernels"]:
+        return backend | {
+            "error": f"{ISA_VARIABLE} is {asked!r}, which cannot run here",
+            "hint": f"unset it, or choose from {', '.join(backend['kernels'])}",
+        }
+    return backend | {"chosen": asked or backend["kernels"][0]}
+
+
 def _llama() -> dict[str, Any]:
     """The llama.cpp backend, or why it can't be used."""
-    package = f"llama-cpp-python {_version('llama-cpp-python') or 'of unknown version'}"
-    backend: dict[str, Any] = {"name": "llama", "package": package, "kernels": [], "devices": [], "error": None, "hint": None}
+    backend: dict[str, Any] = {"name": "llama", "installed": find_spec("llama_cpp") is not None, "error": None, "hint": None}
+    backend |= {"package": None, "kernels": [], "devices": []}
+    if not backend["installed"]:
+        return backend | {"hint": f"only GPUs, and models that the native engine cannot run, need it; {INSTALL_HINT}"}
+    backend["package"] = f"llama-cpp-python {_version('llama-cpp-python') or 'of unknown version'}"
     try:
         found = devices()
         backend["kernels"] = _kernels()

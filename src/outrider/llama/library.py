@@ -26,7 +26,8 @@ MemoryHandle = NewType("MemoryHandle", int)
 VocabHandle = NewType("VocabHandle", int)
 DeviceHandle = NewType("DeviceHandle", int)
 
-_INSTALL_HINT: Final = "in a clone: .venv/bin/python scripts/install.py --llama; elsewhere: pip install 'outrider[llama]'"
+INSTALL_HINT: Final = "in a clone: .venv/bin/python scripts/install.py --llama; elsewhere: pip install 'outrider[llama]'"
+"""How to get llama-cpp-python."""
 
 _BUILD_PATH = re.compile(r"^.*[/\\](?=[^/\\]+:\d+: )")  # of the machine that built the library
 
@@ -59,7 +60,7 @@ def _import() -> Any:
         return importlib.import_module("llama_cpp.llama_cpp")
     except ModuleNotFoundError as error:
         missing = error.name or "llama_cpp"
-        raise ConfigError(f"the llama backend needs the Python package {missing!r}, which is not installed", _INSTALL_HINT) from None
+        raise ConfigError(f"the llama backend needs the Python package {missing!r}, which is not installed", INSTALL_HINT) from None
     except (ImportError, OSError, RuntimeError) as error:  # RuntimeError is what the package makes of a dlopen failure
         reason = " ".join(str(error).split())
         raise ConfigError(f"llama-cpp-python cannot be loaded: {reason}", "reinstall it, built for this machine") from None
@@ -106,7 +107,7 @@ class Library:
             found.argtypes = argtypes
             found.restype = restype
             return found  # type: ignore[no-any-return]
-        raise EngineError(f"this build of llama-cpp-python does not export {name}", _INSTALL_HINT)
+        raise EngineError(f"this build of llama-cpp-python does not export {name}", INSTALL_HINT)
 
     # ---- model and context ---------------------------------------------------------------------------------------------
 
@@ -260,7 +261,7 @@ def _filled(params: Any, fields: Mapping[str, object]) -> Any:
     known = {name for name, *_ in params._fields_}
     for name, value in fields.items():
         if name not in known:
-            raise ConfigError(f"this llama-cpp-python does not know {name}", _INSTALL_HINT)
+            raise ConfigError(f"this llama-cpp-python does not know {name}", INSTALL_HINT)
         setattr(params, name, value)
     return params
 

@@ -21,6 +21,7 @@ __all__ = [
     "NativeOptions",
     "NativeTokenizer",
     "has_fast_kernels",
+    "instruction_sets",
     "is_available",
     "load",
     "unknown_tokenizer",
@@ -43,11 +44,16 @@ def is_available() -> bool:
     return find_spec("outrider.native._core") is not None
 
 
-def has_fast_kernels() -> bool:
-    """Whether the core has more than its scalar reference for this CPU."""
+def instruction_sets() -> list[str]:
+    """The instruction sets that this CPU has kernels for, the best one first; "scalar" is always there."""
     from outrider.native import _core
 
-    return _core.instruction_sets() != ["scalar"]
+    return _core.instruction_sets()
+
+
+def has_fast_kernels() -> bool:
+    """Whether the core has more than its scalar reference for this CPU."""
+    return instruction_sets() != ["scalar"]
 
 
 def __getattr__(name: str) -> object:  # names are found when they are used, so that `is_available` works without the core

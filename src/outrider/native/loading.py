@@ -43,6 +43,10 @@ def unsupported_reason(split: Split, parameters: HyperParameters) -> str | None:
         return f"the native engine does not run heads of {parameters.head_size} and {parameters.value_size} values"
     if split.header.integer(f"{parameters.architecture}.attention.sliding_window", 0):
         return "the native engine does not know sliding windows"
+    return _unsupported_tensor(split)
+
+
+def _unsupported_tensor(split: Split) -> str | None:
     known = set(_core.supported_types())
     for tensor in split.tensors:
         if not _TENSORS.fullmatch(tensor.name):
