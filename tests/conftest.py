@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import signal
 import socket
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -16,6 +17,10 @@ from hypothesis import settings
 WANTED = os.environ.get("OUTRIDER_TEST_MODELS", "none")  # none, small (SmolLM2) or full (the Qwen pair too)
 MODEL_FIXTURES = {"smollm2_path", "qwen_target_path", "qwen_draft_path"}
 MODEL_TIMEOUT_S = 1800  # a guard against hanging, not a speed limit: pulling 1.6 GB and decoding on a slow machine both fit
+
+# A shell without job control starts background jobs with Ctrl-C ignored, and programs that they start inherit it: the tests of
+# interruptions would wait for nothing.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("outrider", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("outrider")
