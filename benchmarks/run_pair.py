@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -177,10 +178,18 @@ def provenance(files: dict[str, Path], common: list[str]) -> dict[str, Any]:
         "machine": {name: found[name] for name in ("cpu", "memory", "platform")},
         "commit": git("rev-parse", "HEAD"),
         "uncommitted_changes": bool(git("status", "--porcelain")),
-        "versions": {"outrider": found["outrider"], "python": found["python"], **found["packages"]},
+        "versions": {"outrider": found["outrider"], "python": found["python"], "llama-cpp-python": llama_version(), **found["packages"]},
         "models": {role: {"file": file.name, "sha256": store.sha256_of(file)} for role, file in files.items()},
         "options": common,
     }
+
+
+def llama_version() -> str | None:
+    """Of the second backend, which is an extra; None where it is not installed."""
+    try:
+        return metadata.version("llama-cpp-python")
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def git(*arguments: str) -> str:
