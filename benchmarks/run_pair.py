@@ -104,7 +104,9 @@ def generate(models: list[str], prompt: Prompt, options: list[str]) -> dict[str,
 
 def measure(models: list[str], prompts: list[Prompt], common: list[str]) -> dict[str, Sample]:
     """Run every configuration on every prompt; progress goes to standard error."""
-    names = list(CONFIGURATIONS)
+    names = [name for name in CONFIGURATIONS if backend(name) != "llama" or llama_version() is not None]
+    if len(names) < len(CONFIGURATIONS):
+        print("llama.cpp is not installed, so its rows are left out (scripts/install.py --llama installs it)", file=sys.stderr)
     samples = {name: Sample() for name in names}
     for number, prompt in enumerate(prompts):
         start = number % len(names)

@@ -291,7 +291,7 @@ class TestSpeedUp:
         table = target.table
         target.table = lambda history: clock.spend(next(times, 1.0), table(history))
         again = type(pair)(pair._loaded, pair.settings, clock)
-        assert again.plain_step_ms == pytest.approx(40.0)
+        assert again.plain_step_ms == pytest.approx(60.0)
 
     def test_passes_of_the_run_count_where_they_are_faster(self) -> None:
         clock = _Clock()

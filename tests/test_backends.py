@@ -22,7 +22,7 @@ CPU = Device("CPU", "a processor", "CPU", DeviceKind.CPU, 0, 0, DeviceHandle(1))
 GPU = Device("CUDA0", "a card", "CUDA", DeviceKind.GPU, 0, 0, DeviceHandle(2))
 WHY_NOT = "the native engine does not know the architecture 'x'"
 SLOW = "the native engine has no fast kernels for this CPU yet"
-INSTALL = "install it; in a clone: .venv/bin/python scripts/install.py --llama; elsewhere: pip install 'outrider[llama]'"
+INSTALL = "install it; in a clone: .venv/bin/python scripts/install.py --llama; elsewhere: pip install llama-cpp-python"
 
 
 @dataclass

@@ -56,6 +56,19 @@ def test_slower_than_plain_is_said() -> None:
     assert "about 0.79x of plain decoding: SLOWER than --plain would have been" in statistics(slow, 100)[0]
 
 
+@pytest.mark.parametrize("decode_ms", [2800.0, 3160.0, 3900.0])
+def test_close_to_plain_is_no_verdict(decode_ms: float) -> None:
+    near = statistics(replace(RESULT, timings=replace(TIMINGS, decode_ms=decode_ms)), 100)[0]
+    assert "about as fast as plain decoding (estimated " in near
+    assert "SLOWER" not in near
+
+
+def test_a_short_answer_is_no_verdict() -> None:
+    short = replace(RESULT, timings=replace(TIMINGS, decode_tokens=31, decode_ms=4000.0))
+    assert statistics(short, 100)[0] == "speed        7.8 tokens/s"
+    assert "plain" not in summary(short)
+
+
 def test_plain_decoding_says_why_and_claims_no_speed_up() -> None:
     plain = replace(RESULT, is_active=False, reason="there is no draft model (-md)", metrics=RunMetrics(steps=80, emitted=80))
     plain = replace(plain, timings=replace(TIMINGS, draft_ms=0.0))

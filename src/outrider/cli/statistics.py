@@ -8,6 +8,10 @@ from outrider.result import GenerationResult
 from outrider.types import StopReason
 
 _LABEL_WIDTH = 13
+_MIN_JUDGED = 32  # decoded tokens
+# T(1) is a handful of passes timed at load, on machines whose speed wanders: closer to 1 than this says nothing.
+_CLEARLY_SLOWER = 0.8
+_CLEARLY_FASTER = 1.15
 _STOPPED = {
     StopReason.END_OF_GENERATION: "the model ended its answer",
     StopReason.STOP_STRING: "a stop string came",
@@ -47,13 +51,17 @@ def _speed(result: GenerationResult) -> str:
     speedup = _speedup(result)
     if speedup is None:
         return f"{rate:.1f} tokens/s"
-    if speedup < 1:
+    if speedup < _CLEARLY_SLOWER:
         return f"{rate:.1f} tokens/s, about {speedup:.2f}x of plain decoding: SLOWER than --plain would have been"
+    if speedup < _CLEARLY_FASTER:
+        return f"{rate:.1f} tokens/s, about as fast as plain decoding (estimated {speedup:.2f}x)"
     return f"{rate:.1f} tokens/s, about {speedup:.2f}x of plain decoding"
 
 
 def _speedup(result: GenerationResult) -> float | None:
-    return result.timings.estimated_speedup if result.is_active else None
+    """The estimate, where there is enough to judge by: a short answer is mostly luck."""
+    timings = result.timings
+    return timings.estimated_speedup if result.is_active and timings.decode_tokens >= _MIN_JUDGED else None
 
 
 def _speculation(result: GenerationResult) -> str:

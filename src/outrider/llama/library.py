@@ -26,7 +26,7 @@ MemoryHandle = NewType("MemoryHandle", int)
 VocabHandle = NewType("VocabHandle", int)
 DeviceHandle = NewType("DeviceHandle", int)
 
-INSTALL_HINT: Final = "in a clone: .venv/bin/python scripts/install.py --llama; elsewhere: pip install 'outrider[llama]'"
+INSTALL_HINT: Final = "in a clone: .venv/bin/python scripts/install.py --llama; elsewhere: pip install llama-cpp-python"
 """How to get llama-cpp-python."""
 
 _BUILD_PATH = re.compile(r"^.*[/\\](?=[^/\\]+:\d+: )")  # of the machine that built the library
