@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import MISSING, dataclass, field, fields
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from outrider.errors import ConfigError
 
@@ -39,10 +39,7 @@ class Spec:
 
 
 def _option(default: Any, *flags: str, help: str, **more: Any) -> Any:  # noqa: A002  # the word that argparse uses
-    metadata = {"spec": Spec(flags=flags, help=help, **more)}
-    if isinstance(default, tuple):
-        return field(default=default, metadata=metadata)
-    return field(default=default, metadata=metadata)
+    return field(default=default, metadata={"spec": Spec(flags=flags, help=help, **more)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +108,6 @@ def _check_type(spec: Spec, kind: Any, value: Any) -> None:
         raise ConfigError(f"{spec.flags[0]} is {value!r}", f"it must be {' or '.join(words[one] for one in wanted)}")
 
 
-CacheType = Literal["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl"]
 CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl")
 
 
