@@ -68,16 +68,18 @@ class NativeBackend:
     def load_target(self, file: ModelHeader, options: ModelOptions, draft_max: int) -> tuple[LanguageModel, Tokenizer]:
         """The target and its tokenizer."""
         tokenizer = native.NativeTokenizer(file.vocabulary)
-        model = native.load(
-            file.path,
+        model = native.load_checked(
+            file.split,
+            file.parameters,
             native.NativeOptions(n_context=options.context, max_rows=max(native.PROMPT_ROWS, draft_max + 1), threads=options.threads),
         )
         return model, tokenizer
 
     def load_draft(self, file: ModelHeader, options: ModelOptions, n_context: int) -> LanguageModel:
         """The draft model."""
-        return native.load(
-            file.path,
+        return native.load_checked(
+            file.split,
+            file.parameters,
             native.NativeOptions(n_context=n_context, cap_context=True, threads=options.draft_threads or options.threads),
         )
 

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from outrider.native.loading import load, unsupported_reason
+    from outrider.native.loading import load, load_checked, unsupported_reason
     from outrider.native.model import NativeModel
     from outrider.native.options import PROMPT_ROWS, NativeOptions
     from outrider.native.tokenizer import NativeTokenizer, unknown_tokenizer
@@ -24,6 +24,7 @@ __all__ = [
     "instruction_sets",
     "is_available",
     "load",
+    "load_checked",
     "unknown_tokenizer",
     "unsupported_reason",
 ]
@@ -34,6 +35,7 @@ _HOMES = {
     "NativeOptions": "options",
     "NativeTokenizer": "tokenizer",
     "load": "loading",
+    "load_checked": "loading",
     "unknown_tokenizer": "tokenizer",
     "unsupported_reason": "loading",
 }

@@ -69,9 +69,12 @@ def load(path: Path, options: NativeOptions | None = None) -> NativeModel:
         ConfigError: an instruction set that this CPU lacks, or a context beyond the model's.
         OutOfMemoryError: the weights don't fit.
     """
-    options = options or NativeOptions()
     split = read_split(path)
-    parameters = read_hyper_parameters(split.header, split.tensors)
+    return load_checked(split, read_hyper_parameters(split.header, split.tensors), options or NativeOptions())
+
+
+def load_checked(split: Split, parameters: HyperParameters, options: NativeOptions) -> NativeModel:
+    """As `load`, for a file whose header has been read and checked already."""
     reason = unsupported_reason(split, parameters)
     if reason is not None:
         raise UnsupportedModelError(reason, _OTHER_BACKEND)
@@ -80,6 +83,7 @@ def load(path: Path, options: NativeOptions | None = None) -> NativeModel:
         raise ConfigError(f"instruction set '{options.instruction_set}' cannot run here", f"this CPU has {available}")
     n_context = _context(parameters, options)
     threads = options.threads or usable_cpus()
+    path = Path(split.header.path)
     paths = [part.path for part in split.parts]
     head_rows = _head_rows(split, options.head_tokens, parameters.n_vocab)
     try:
