@@ -17,7 +17,7 @@ from outrider.bench.plan import CurvePlan
 from outrider.bench.provenance import llama_version
 from outrider.config import ModelOptions
 from outrider.cpus import usable_cpus
-from outrider.errors import ConfigError
+from outrider.errors import ConfigError, UnsupportedModelError
 from outrider.llama.library import INSTALL_HINT
 from outrider.model_header import ModelHeader
 from outrider.native.options import ISA_VARIABLE
@@ -118,6 +118,10 @@ class Engines:
                 # A draft of that many tokens makes a pass of the plan's rows: the port has no other word for room.
                 model, _ = backend.load_target(header, replace(self._options, backend=name), plan.max_rows - 1)
                 undo.callback(model.close)
+                if model.capabilities.rollback == "none":
+                    raise UnsupportedModelError(
+                        f"{name} cannot drop rows of this model", "its passes cannot be repeated: measure another one"
+                    )
                 self.contenders.append(Contender(name, model))
                 for line in backend.notices:
                     notify(line)

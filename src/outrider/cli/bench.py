@@ -77,7 +77,7 @@ def _number(flag: str, text: str, kind: Callable[[str], float], low: float, high
     try:
         value = kind(text)
     except ValueError:
-        raise ConfigError(f"{flag} is {text!r}", "it must be a number") from None
+        raise ConfigError(f"{flag} is {text!r}", f"it must be a {'whole ' if kind is int else ''}number") from None
     if not low <= value <= high:
         raise ConfigError(f"{flag} is {text}", f"it must be from {low} to {high}")
     return value

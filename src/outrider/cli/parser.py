@@ -142,14 +142,17 @@ def _add_bench(commands: argparse._SubParsersAction[Any]) -> None:
     usage = "outrider bench curve -m TARGET [options]"
     parser = _model_parser(inside, "curve", "time passes over 1 to many rows, beside what they must cost", usage, CURVE_EPILOG)
     what = parser.add_argument_group("what is timed")
-    what.add_argument("--rows", metavar="LIST", default="1..17,24,32,33,48,64", help="rows of a pass, all with logits; `none` for none")
-    prompt_help = "rows of a pass over a prompt: only the last has logits; `none` for none"
-    what.add_argument("--prompt-rows", metavar="LIST", default="128,256,512", help=prompt_help)
-    what.add_argument("-c", "--context", "--ctx-size", dest="contexts", metavar="LIST", default="256", help="tokens before the pass")
+    rows, prompt_rows = "1..17,24,32,33,48,64", "128,256,512"
+    rows_help = f"rows of a pass, all with logits; `none` for none (default {rows})"
+    what.add_argument("--rows", metavar="LIST", default=rows, help=rows_help)
+    prompt_help = f"rows of a pass over a prompt: only the last has logits; `none` for none (default {prompt_rows})"
+    what.add_argument("--prompt-rows", metavar="LIST", default=prompt_rows, help=prompt_help)
+    context_help = "tokens before the pass (default 256)"
+    what.add_argument("-c", "--context", "--ctx-size", dest="contexts", metavar="LIST", default="256", help=context_help)
     what.add_argument("--backend", dest="engines", metavar="NAME", help="native, llama or both; by default those that are installed")
     what.add_argument("--isa", metavar="NAME", help="instruction set of the native engine, as OUTRIDER_ISA; the best by default")
     how = parser.add_argument_group("how")
-    how.add_argument("--repeat", metavar="N", help="rounds for each context (5 by default)")
+    how.add_argument("--repeat", metavar="N", help="rounds for each context (default 5)")
     how.add_argument("--seconds", metavar="S", help="begin rounds for so long instead; one for each context at least")
     how.add_argument("--cpu-time", action="store_true", help="one thread, timed by its CPU time: for machines that others use too")
     how.add_argument("--json", dest="json_file", metavar="FILE", help="write all figures and where they come from; - is standard output")

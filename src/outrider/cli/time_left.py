@@ -51,7 +51,7 @@ class TimeLeft:
     def _line(self, share: float, what: str, now: float) -> str:
         elapsed = now - self._began
         left = f", {duration(elapsed / share * (1 - share))} left" if share > 0 and elapsed >= _EARLY_S else ""
-        return one_line(f"{share * 100:3.0f} %{left}: {what}")
+        return one_line(f"{share * 100:.0f} %{left}: {what}")
 
     def _say(self, text: str) -> None:
         self._stream.write(text)
