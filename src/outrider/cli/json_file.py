@@ -53,7 +53,7 @@ class JsonFile:
             self._part.touch()
         except OSError as error:
             hint = "name another file, or - for standard output"
-            raise ConfigError(f"--json {path} cannot be written: {error.strerror}", hint) from error
+            raise ConfigError(f"{path} cannot be written: {error.strerror}", hint) from error
 
     def save(self, document: Mapping[str, Any]) -> None:
         """Keep what is measured so far, in a file; standard output gets one document, from `finish`.
