@@ -52,6 +52,7 @@ SCHEMA: dict[str, Any] = {
             "ratio": NUMBER,
         }
     ],
+    "ceilings": [{"context": int, "engine": str, "rows": int, "value": NUMBER}],
     "provenance": {
         "command": str,
         "date": str,
@@ -142,6 +143,12 @@ def test_ratios_are_taken_inside_rounds_so_that_a_slower_machine_changes_none() 
     assert point(document, 4)["engines"]["native"]["relative"] == pytest.approx(14 / 11)
     assert document["noise"]["is_busy"]
     assert document["noise"]["spread"] > document["noise"]["busy_from"]
+
+
+def test_the_ceiling_is_the_best_that_a_perfect_drafter_could_gain() -> None:
+    costs = {1: 10.0, 2: 11.0, 4: 30.0, 8: 12.0}  # the pass over a prompt is no verification, however fast it is
+    document = measured(Bench(PLAN, lambda name, rows, number: costs.get(rows, 1.0), names=("native",)))
+    assert document["ceilings"] == [{"context": 3, "engine": "native", "rows": 2, "value": pytest.approx(2 * 10 / 11)}]
 
 
 def test_one_engine_has_no_ratio() -> None:

@@ -16,7 +16,7 @@ PLAN = CurvePlan(rows=(1, 2, 64), prompt_rows=(512,), contexts=(256, 300), n_rou
 
 
 def document(names: tuple[str, ...] = ("native", "llama")) -> dict[str, Any]:
-    bench = Bench(PLAN, lambda name, rows, number: 0.0123456 * rows * (2.5 if name == "llama" else 1), names)
+    bench = Bench(PLAN, lambda name, rows, number: 0.0123456 * (1 + rows / 4) * (2.5 if name == "llama" else 1), names)
     bench.run.run()
     return bench.document()
 
@@ -46,6 +46,7 @@ def test_the_head_says_what_was_measured() -> None:
     assert "time on the wall; T(1) spread 0%" in text
     assert "context 256" in text
     assert "context 300" in text
+    assert "ceiling: native 4.71x at 64 rows, llama 4.71x at 64 rows" in text
     assert "partial" not in text
 
 

@@ -45,7 +45,7 @@ def curve_document(run: CurveRun, plan: CurvePlan, facts: CurveFacts, load_after
 
     Times are milliseconds. `relative` is T(b)/T(1) and `ratio` the time of llama over that of native: both are medians of the ratios
     inside a round, which a machine that slows down in between leaves alone. `share_of_limit` compares the fastest pass with the
-    best that the probes saw.
+    best that the probes saw. `ceilings` says what a perfect drafter at no cost would gain.
     """
     limits = _limits(run.probes, facts)
     points = [
@@ -66,6 +66,7 @@ def curve_document(run: CurveRun, plan: CurvePlan, facts: CurveFacts, load_after
         "limits": limits,
         "noise": _noise(run, plan, facts),
         "points": points,
+        "ceilings": [found for context in plan.contexts for name in facts.engines for found in _ceiling(points, context, name)],
         "provenance": {**facts.provenance, "load_average": {"before": load, "after": load_after}},
     }
 
@@ -104,6 +105,20 @@ def _point(run: CurveRun, facts: CurveFacts, limits: Mapping[str, Any], context:
         "engines": engines,
         "ratio": _paired(llama, native),
     }
+
+
+def _ceiling(points: Seq[Mapping[str, Any]], context: int, name: str) -> list[dict[str, Any]]:
+    """The machine ceiling over the measured rows whose logits were all computed: the largest b T(1) / T(b), and its b; or nothing."""
+    gains = [
+        (point["rows"] / point["engines"][name]["relative"], point["rows"])
+        for point in points
+        if point["context"] == context and point["rows"] == point["logits_rows"] and name in point["engines"]
+        if point["engines"][name]["relative"]
+    ]
+    if not gains:
+        return []
+    value, rows = max(gains)
+    return [{"context": context, "engine": name, "rows": rows, "value": value}]
 
 
 def _least(cost: PassCost | None, limits: Mapping[str, Any], context: int, shape: PassShape) -> dict[str, Any]:

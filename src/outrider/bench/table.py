@@ -34,6 +34,7 @@ class CurveView:
         for context in contexts:
             yield Text(f"\ncontext {context}", style="bold")
             yield _table(self._document, [point for point in self._document["points"] if point["context"] == context], is_wide=is_wide)
+            yield Text(f"ceiling: {ceilings_text(self._document, context)}")
         for line in legend(self._document):
             yield Text(line, style="dim")
 
@@ -59,6 +60,12 @@ def limits_text(limits: Mapping[str, Any]) -> str:
     return f"memory {memory:.1f} GB/s, int8 {int8:.0f} GMAC/s ({limits['isa']}), best of {len(limits['stream_gb_per_s_samples'])} probes"
 
 
+def ceilings_text(document: Mapping[str, Any], context: int) -> str:
+    """What speculation could gain at best at a context, for each engine."""
+    found = [ceiling for ceiling in document["ceilings"] if ceiling["context"] == context]
+    return ", ".join(f"{one['engine']} {ratio(one['value'])}x at {one['rows']} {_plural('row', one['rows'])}" for one in found)
+
+
 def legend(document: Mapping[str, Any]) -> Iterator[str]:
     """What the columns mean."""
     yield ""
@@ -67,6 +74,7 @@ def legend(document: Mapping[str, Any]) -> Iterator[str]:
         " fastest pass reached. memory: ms for weights and cache at the measured GB/s; int8: ms for the weights' multiplications at"
         " the measured GMAC/s, attention left out."
     )
+    yield "ceiling: the largest b T(1)/T(b), which a perfect drafter at no cost would gain."
     if len(document["engines"]) > 1:
         yield "llama/native: how many times as long llama.cpp takes; like T/T1 the median of the ratios inside a round."
     if any(point["rows"] != point["logits_rows"] for point in document["points"]):
