@@ -23,6 +23,7 @@ SCHEMA: dict[str, Any] = {
     "kind": str,
     "version": int,
     "partial": bool,
+    "error": (str, type(None)),
     "clock": str,
     "threads": int,
     "plan": {

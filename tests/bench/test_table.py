@@ -57,7 +57,7 @@ def test_what_a_reader_must_not_miss() -> None:
     found["noise"] = {"spread": 0.34, "is_busy": True, "busy_from": 0.1}
     text = printed(found, 120)
     assert text.startswith("partial: ")
-    assert "CPU time of the calling thread; T(1) spread 34%, so the machine is BUSY" in text
+    assert "CPU time of one thread; T(1) spread 34%: the machine is BUSY" in text
 
 
 def test_without_a_core_there_are_no_limits() -> None:

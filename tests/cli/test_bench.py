@@ -118,6 +118,16 @@ def test_a_document_replaces_a_file_only_when_it_is_whole(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_link_stays_one(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    link = tmp_path / "link.json"
+    link.symlink_to(tmp_path / "there" / "out.json")
+    with JsonFile(str(link)) as target:
+        target.finish({"n": 1})
+    assert link.is_symlink()
+    assert json.loads((tmp_path / "there" / "out.json").read_text()) == {"n": 1}
+
+
 def test_a_run_without_a_result_leaves_nothing(tmp_path: Path) -> None:
     with JsonFile(str(tmp_path / "out.json")):
         pass

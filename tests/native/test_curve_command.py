@@ -20,6 +20,7 @@ from outrider.native import NativeModel
 from outrider.native.options import ISA_VARIABLE
 from tests.bench.test_document import SCHEMA, mismatches
 
+machine_limits = native.machine_limits
 QUICK = ["--rows", "1,2,5", "--prompt-rows", "8", "--context", "3,20", "--repeat", "2", "-t", "1"]
 
 
@@ -139,7 +140,32 @@ def test_a_failing_pass_loses_nothing(mixed_file: Path, tmp_path: Path, monkeypa
     out = tmp_path / "curve.json"
     Failing(monkeypatch, 12, fail)
     assert curve(mixed_file, "--backend", "native", "--json", str(out)) == 11
-    assert json.loads(out.read_text())["partial"]
+    document = json.loads(out.read_text())
+    assert (document["partial"], document["error"]) == (True, "it broke")
+    assert document["points"]
+
+
+def test_a_failing_pass_leaves_one_document_on_standard_output(
+    mixed_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise EngineError("it broke", "mend it")
+
+    for n_passes in (12, 0):
+        capsys.readouterr()
+        with monkeypatch.context() as patch:
+            Failing(patch, n_passes, fail)
+            assert curve(mixed_file, "--backend", "native", "--json", "-") == 11
+        shown = capsys.readouterr()
+        assert "outrider: error: it broke\nhint: mend it\n" in shown.err
+        error = json.loads(shown.out)["error"]
+        assert error == "it broke" if n_passes else error["message"] == "it broke"
+
+
+def test_the_machine_s_limits_are_measured() -> None:
+    memory, int8 = machine_limits(1, native.instruction_sets()[0], 1 << 22)
+    assert memory > 0
+    assert int8 > 0
 
 
 def test_the_cost_of_a_pass_is_the_file_s(mixed_file: Path) -> None:

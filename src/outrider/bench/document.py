@@ -45,7 +45,7 @@ def curve_document(run: CurveRun, plan: CurvePlan, facts: CurveFacts, load_after
 
     Times are milliseconds. `relative` is T(b)/T(1) and `ratio` the time of llama over that of native: both are medians of the ratios
     inside a round, which a machine that slows down in between leaves alone. `share_of_limit` compares the fastest pass with the
-    best that the probes saw. `ceilings` says what a perfect drafter at no cost would gain.
+    best that the probes saw. `ceilings` says what a perfect drafter at no cost would gain. `error` is left to whoever catches one.
     """
     limits = _limits(run.probes, facts)
     points = [
@@ -59,6 +59,7 @@ def curve_document(run: CurveRun, plan: CurvePlan, facts: CurveFacts, load_after
         "kind": KIND,
         "version": VERSION,
         "partial": run.is_partial,
+        "error": None,
         "clock": "cpu" if plan.cpu_time else "wall",
         "threads": facts.threads,
         "plan": asdict(plan),

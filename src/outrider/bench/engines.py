@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
@@ -100,17 +100,20 @@ class Engines:
         options: as the user gave them; backend, context and threads follow from the rest.
         names: of the engines.
         plan: how much room they need.
-        notify: called with each line about what was decided or ignored while loading.
+
+    Attributes:
+        threads: of every engine.
+        contenders: the loaded engines.
+        notices: what was decided or ignored while loading, one line each.
 
     Raises:
         ConfigError, UnsupportedModelError, OutOfMemoryError: an engine cannot run this.
     """
 
-    def __init__(
-        self, header: ModelHeader, options: ModelOptions, names: tuple[str, ...], plan: CurvePlan, notify: Callable[[str], None]
-    ) -> None:
+    def __init__(self, header: ModelHeader, options: ModelOptions, names: tuple[str, ...], plan: CurvePlan) -> None:
         self.threads = options.threads or usable_cpus()
         self.contenders: list[Contender] = []
+        self.notices: list[str] = []
         self._options = replace(options, context=plan.n_context, threads=self.threads)
         with ExitStack() as undo:
             for name in names:
@@ -123,8 +126,7 @@ class Engines:
                         f"{name} cannot drop rows of this model", "its passes cannot be repeated: measure another one"
                     )
                 self.contenders.append(Contender(name, model))
-                for line in backend.notices:
-                    notify(line)
+                self.notices += backend.notices
             self._close = undo.pop_all()
 
     def __enter__(self) -> Engines:

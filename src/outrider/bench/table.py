@@ -142,11 +142,11 @@ def percent(value: float | None) -> str:
 
 
 def _clock(word: str) -> str:
-    return "CPU time of the calling thread" if word == "cpu" else "time on the wall"
+    return "CPU time of one thread" if word == "cpu" else "time on the wall"
 
 
 def _busy(noise: Mapping[str, Any]) -> str:
-    return ", so the machine is BUSY" if noise["is_busy"] else ""
+    return ": the machine is BUSY" if noise["is_busy"] else ""
 
 
 def _plural(word: str, n: int) -> str:

@@ -20,12 +20,12 @@ from outrider.bench.provenance import load_average, model_record, provenance
 from outrider.cli.examination import machine
 from outrider.cli.interrupt import StopOnInterrupt
 from outrider.cli.json_file import JsonFile
-from outrider.cli.output import note, writing
+from outrider.cli.output import note, report, writing
 from outrider.cli.pair import read_settings
 from outrider.cli.time_left import TimeLeft
 from outrider.cli.waiting import Waiting
 from outrider.config import ModelOptions
-from outrider.errors import EXIT_CODES, CancelledError, ConfigError
+from outrider.errors import EXIT_CODES, CancelledError, ConfigError, OutriderError
 from outrider.model_header import ModelHeader
 from outrider.models.resolve import ensure
 
@@ -104,7 +104,9 @@ def _measure(job: _Job, target: JsonFile) -> int:
     load = load_average()
     with Waiting(sys.stderr, "loading the model..."):
         origin = provenance(machine(), {"target": model_record(job.header.path)}, ["outrider", "bench", "curve", *job.words])
-        engines = Engines(job.header, job.options, job.names, job.plan, note)
+        engines = Engines(job.header, job.options, job.names, job.plan)
+    for line in engines.notices:
+        note(line)
     with engines, StopOnInterrupt() as stop:
         cost = pass_cost(job.header.parameters, job.header.split.tensors, job.options.cache_type_k, job.options.cache_type_v)
         facts = CurveFacts(engines.describe(), cost, isa, engines.threads, origin | {"load_average": load})
@@ -112,15 +114,27 @@ def _measure(job: _Job, target: JsonFile) -> int:
         tools = Instruments(time.thread_time if job.plan.cpu_time else time.perf_counter, lambda: probe(engines.threads, isa))
         run = CurveRun(engines.contenders, job.plan, tools, listener, stop.cancel)
         listener.document = lambda: curve_document(run, job.plan, facts, load_average())
-        try:
-            run.run()
-        finally:
-            listener.time_left.hide()
-            if run.samples:
-                _show(listener.document(), target)
-            else:
-                note("no pass was timed, so there is nothing to show")
+        failure = _run(run, listener.time_left)
+        if run.samples:
+            _show(listener.document() | {"error": failure and failure.message}, target)
+        elif failure is not None:
+            raise failure
+        else:
+            note("no pass was timed, so there is nothing to show")
+    if failure is not None:  # standard output has had its document, so the error is none
+        return report(failure, as_json=False)
     return EXIT_CODES[CancelledError] if stop.interrupted else 0
+
+
+def _run(run: CurveRun, time_left: TimeLeft) -> OutriderError | None:
+    """Measure, and take the progress line away; what went wrong, because the passes before it are still worth showing."""
+    try:
+        run.run()
+    except OutriderError as error:
+        return error
+    finally:
+        time_left.hide()
+    return None
 
 
 @dataclass(slots=True)

@@ -49,8 +49,10 @@ class JsonFile:
                 return
             if path.exists() and not os.access(path, os.W_OK):
                 raise PermissionError(13, "it may not be written")
-            self._part = path.with_name(f".{path.name}.{os.getpid()}.part")
+            place = path.resolve()  # what a link leads to is replaced, not the link
+            self._part = place.with_name(f".{place.name}.{os.getpid()}.part")
             self._part.touch()
+            self._part.unlink()
         except OSError as error:
             hint = "name another file, or - for standard output"
             raise ConfigError(f"{path} cannot be written: {error.strerror}", hint) from error
@@ -69,7 +71,7 @@ class JsonFile:
                 self._path.write_text(text, encoding="utf-8")
             else:
                 self._part.write_text(text, encoding="utf-8")
-                self._part.replace(self._path)
+                self._part.replace(self._path.resolve())
         except OSError as error:
             raise OutriderError(f"{self._path} cannot be written: {error.strerror}", "write to a place with room") from error
 
