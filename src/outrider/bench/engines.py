@@ -97,7 +97,7 @@ class Engines:
 
     Args:
         header: of the file.
-        options: as the user gave them; backend, context and threads follow from the rest.
+        options: as the user gave them; backend, context, threads and device follow from the rest.
         names: of the engines.
         plan: how much room they need.
 
@@ -114,7 +114,8 @@ class Engines:
         self.threads = options.threads or usable_cpus()
         self.contenders: list[Contender] = []
         self.notices: list[str] = []
-        self._options = replace(options, context=plan.n_context, threads=self.threads)
+        # llama.cpp built for a GPU would send wide passes there even with no layer on it, and the limits are those of the CPU.
+        self._options = replace(options, context=plan.n_context, threads=self.threads, device="none", gpu_layers=0, draft_gpu_layers=0)
         with ExitStack() as undo:
             for name in names:
                 backend = choose_backend(replace(self._options, backend=name), [header])
