@@ -12,11 +12,14 @@ test: environment  ## what needs no weights first, then the real models
 	$(PYTHON) -m pytest -m "not needs_models"
 	$(PYTHON) -m pytest -m needs_models
 
-bench: environment  ## plain against speculative on the Qwen pair, interleaved
-	$(PYTHON) benchmarks/run_pair.py
+bench: environment  ## the verify curve, then plain against speculative on the Qwen pair; a few minutes on two cores
+	mkdir -p build
+	$(PYTHON) -m outrider bench curve -m qwen2.5-coder-1.5b --rows 1..9,16,17,32 --prompt-rows 128 --repeat 3 --json build/bench-curve.json
+	$(PYTHON) benchmarks/run_pair.py -n 96 --output build/bench-pair.json
 
-docs: environment  ## regenerate docs/reference from the code
+docs: environment  ## regenerate docs/reference from the code, and the tables of docs/benchmarks.md from the result files
 	$(PYTHON) scripts/generate_reference.py
+	$(PYTHON) -m scripts.render_benchmarks
 
 format: environment
 	$(PYTHON) -m ruff check --fix .

@@ -121,14 +121,21 @@ def command_sections(parser: argparse.ArgumentParser, name: str, summary: str) -
     own = [action for action in actions if action.dest not in OPTION_NAMES]
     if own:
         parts.append(table(("argument", "meaning"), [argument_row(action) for action in own]))
-    if len(own) < len(actions):
-        parts.append("And every one of the [options](options.md).")
+    if shared := [action for action in actions if action.dest in OPTION_NAMES]:
+        parts.append(shared_options({action.dest: action.option_strings[0] for action in shared}))
     yield name, "\n\n".join(part for part in parts if part)
     for action in parser._actions:  # noqa: SLF001  # as above
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001  # as above
             helps = {choice.dest: choice.help or "" for choice in action._choices_actions}  # noqa: SLF001  # as above
             for word, child in action.choices.items():
                 yield from command_sections(child, f"{name} {word}", child.description or helps.get(word, ""))
+
+
+def shared_options(flags: dict[str, str]) -> str:
+    """Which of the options a command takes, given field name to preferred flag."""
+    if flags.keys() == OPTION_NAMES:
+        return "And every one of the [options](options.md)."
+    return f"And of the [options](options.md) {', '.join(map(code, flags.values()))}."
 
 
 def is_documented(action: argparse.Action) -> bool:

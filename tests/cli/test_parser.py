@@ -57,7 +57,7 @@ def test_what_does_not_exist_yet_is_not_swallowed(outrider: Any, flag: str) -> N
     ("words", "message", "hint"),
     [
         (("rum",), "there is no command 'rum'", "did you mean run?"),
-        (("xyzzy",), "there is no command 'xyzzy'", "the commands are: run, chat, models, doctor"),
+        (("xyzzy",), "there is no command 'xyzzy'", "the commands are: run, chat, models, doctor, bench"),
         (("chat", "hello"), "unrecognized arguments: hello", "--help"),
         (("--frobnicate",), "COMMAND", "--help"),
         (("run", "-m", "t", "--temprature", "1"), "there is no option --temprature", "did you mean --temperature?"),

@@ -10,6 +10,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -38,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _explained(words: list[str]) -> int:
     """Run it, and turn every error into its lines and its exit code."""
-    as_json = "--json" in words
+    as_json = _wants_document(words)
     try:
         return _dispatch(words)
     except BrokenPipeError:
@@ -52,6 +53,13 @@ def _explained(words: list[str]) -> int:
     except Exception as error:  # noqa: BLE001  # the last resort: a user gets one line, and OUTRIDER_DEBUG the rest
         _trace(error)
         return report_unexpected(error, as_json=as_json)
+
+
+def _wants_document(words: list[str]) -> bool:
+    """Whether standard output was promised a document; of `bench`, --json may also name a file."""
+    if words[:1] == ["bench"]:
+        return "--json=-" in words or ("--json", "-") in pairwise(words)
+    return "--json" in words
 
 
 def _dispatch(words: list[str]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Any, Final, Literal, NoReturn
 
 import outrider
@@ -33,6 +33,14 @@ Every option can also be set in the environment: OUTRIDER_DRAFT_MAX=8 stands for
 flags that change nothing here (one line says which were ignored).
 Exit codes: 0 done, 1 unexpected error, 2 wrong command line, 130 Ctrl-C;
 docs/reference/errors.md lists the others."""
+CURVE_EPILOG: Final = """\
+example:
+  outrider bench curve -m qwen2.5-coder-1.5b --context 256,2k --json curve.json
+
+Engines take turns, pass by pass, so that a busy machine slows all of them alike. Ctrl-C
+ends it after the pass that is running and keeps what is finished. Numbers are lists and
+ranges, and k stands for 1024: 1..8,16,2k."""
+_CURVE_OPTIONS: Final = ("model", "threads", "flash_attention", "cache_type_k", "cache_type_v")
 _TITLES: Final = {
     "ModelOptions": "models and hardware",
     "SamplingOptions": "sampling",
@@ -58,7 +66,7 @@ class Parser(argparse.ArgumentParser):
             return super().parse_known_args(args, namespace)
         line = canonical(args or (), self.flags)
         parsed, rest = super().parse_known_args(line.words, namespace)
-        parsed.notices, parsed.sampler_sequence = line.notices, line.sampler_sequence
+        parsed.notices, parsed.sampler_sequence, parsed.words = line.notices, line.sampler_sequence, list(args or ())
         return parsed, rest
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:  # noqa: ANN401  # argparse's own signature
@@ -93,6 +101,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_chat(commands)
     models_command.add_parser(commands)
     _add_doctor(commands)
+    _add_bench(commands)
     return parser
 
 
@@ -127,6 +136,30 @@ def _add_doctor(commands: argparse._SubParsersAction[Any]) -> None:
     _finish(parser, _doctor)
 
 
+def _add_bench(commands: argparse._SubParsersAction[Any]) -> None:
+    bench = commands.add_parser("bench", help="measure this machine and a model", description="Measure this machine and a model.")
+    inside = bench.add_subparsers(metavar="COMMAND", required=True)
+    usage = "outrider bench curve -m TARGET [options]"
+    parser = _model_parser(inside, "curve", "time passes over 1 to many rows, beside what they must cost", usage, CURVE_EPILOG)
+    what = parser.add_argument_group("what is timed")
+    rows, prompt_rows = "1..17,24,32,33,48,64", "128,256,512"
+    rows_help = f"rows of a pass, all with logits; `none` for none (default {rows})"
+    what.add_argument("--rows", metavar="LIST", default=rows, help=rows_help)
+    prompt_help = f"rows of a pass over a prompt: only the last has logits; `none` for none (default {prompt_rows})"
+    what.add_argument("--prompt-rows", metavar="LIST", default=prompt_rows, help=prompt_help)
+    context_help = "tokens before the pass (default 256)"
+    what.add_argument("-c", "--context", "--ctx-size", dest="contexts", metavar="LIST", default="256", help=context_help)
+    what.add_argument("--backend", dest="engines", metavar="NAME", help="native, llama or both; by default those that are installed")
+    what.add_argument("--isa", metavar="NAME", help="instruction set of the native engine, as OUTRIDER_ISA; the best by default")
+    how = parser.add_argument_group("how")
+    how.add_argument("--repeat", metavar="N", help="rounds for each context (default 5)")
+    how.add_argument("--seconds", metavar="S", help="begin rounds for so long instead; one for each context at least")
+    how.add_argument("--cpu-time", action="store_true", help="one thread, timed by its CPU time: for machines that others use too")
+    how.add_argument("--json", dest="json_file", metavar="FILE", help="write all figures and where they come from; - is standard output")
+    _add_options(parser, _CURVE_OPTIONS)
+    _finish(parser, _curve)
+
+
 def _model_parser(commands: argparse._SubParsersAction[Any], name: str, purpose: str, usage: str, epilog: str | None) -> Parser:
     description = f"{purpose[0].upper()}{purpose[1:]}."
     parser: Parser = commands.add_parser(
@@ -157,10 +190,12 @@ def _add_display(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--json", action="store_true", help="one JSON document on standard output, and nothing else there")
 
 
-def _add_options(parser: argparse.ArgumentParser) -> None:
-    """One argument per declared option; absent from the result where it is not given."""
+def _add_options(parser: argparse.ArgumentParser, only: Container[str] | None = None) -> None:
+    """One argument per declared option, or for those of some fields; absent from the result where it is not given."""
     groups: dict[type[Options], argparse._ArgumentGroup] = {}
     for group, name, spec, kind in all_options():
+        if only is not None and name not in only:
+            continue
         if group not in groups:
             groups[group] = parser.add_argument_group(_TITLES.get(group.__name__, group.__name__))
         text = _help_text(spec, option_default(group, name))
@@ -227,3 +262,9 @@ def _doctor(args: argparse.Namespace) -> int:
     from outrider.cli.doctor import doctor
 
     return doctor(args)
+
+
+def _curve(args: argparse.Namespace) -> int:
+    from outrider.cli.bench import curve
+
+    return curve(args)
