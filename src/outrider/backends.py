@@ -68,6 +68,8 @@ class NativeBackend:
     def load_target(self, file: ModelHeader, options: ModelOptions, draft_max: int) -> tuple[LanguageModel, Tokenizer]:
         """The target and its tokenizer."""
         tokenizer = native.NativeTokenizer(file.vocabulary)
+        if doubt := native.doubtful_tokenizer(file.vocabulary):
+            self.notices.append(doubt)
         model = native.load_checked(
             file.split,
             file.parameters,

@@ -13,13 +13,14 @@ if TYPE_CHECKING:
     from outrider.native.loading import load, load_checked, unsupported_reason
     from outrider.native.model import NativeModel
     from outrider.native.options import PROMPT_ROWS, NativeOptions
-    from outrider.native.tokenizer import NativeTokenizer, unknown_tokenizer
+    from outrider.native.tokenizer import NativeTokenizer, doubtful_tokenizer, unknown_tokenizer
 
 __all__ = [
     "PROMPT_ROWS",
     "NativeModel",
     "NativeOptions",
     "NativeTokenizer",
+    "doubtful_tokenizer",
     "has_fast_kernels",
     "instruction_sets",
     "is_available",
@@ -34,6 +35,7 @@ _HOMES = {
     "NativeModel": "model",
     "NativeOptions": "options",
     "NativeTokenizer": "tokenizer",
+    "doubtful_tokenizer": "tokenizer",
     "load": "loading",
     "load_checked": "loading",
     "unknown_tokenizer": "tokenizer",
