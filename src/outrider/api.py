@@ -186,7 +186,7 @@ class Pair:
         if not messages:
             raise EmptyPromptError("there are no messages", "give at least one")
         template = self._template()
-        return template.encode(tokenizer, template.render([asdict(message) for message in messages]))
+        return template.encode(tokenizer, template.render_guarded(tokenizer, [asdict(message) for message in messages]))
 
     def _template(self) -> ChatTemplate:
         if self._loaded.template is None:

@@ -56,6 +56,10 @@ def test_added_tokens_are_always_cut_out() -> None:
     assert encode("a<tool>", parse_special=False) == ["a", "<tool>"]
 
 
+def test_special_texts_are_the_control_tokens() -> None:
+    assert set(TOKENIZER.special_texts) == {"<|end|>", "<|end|><|x|>"}
+
+
 def test_bos_where_the_file_wants_one() -> None:
     assert TOKENIZER.encode("a", parse_special=True, add_bos=True)[0] == END
     assert NativeTokenizer(replace(vocabulary(), add_bos=False)).encode("", parse_special=True, add_bos=True) == []

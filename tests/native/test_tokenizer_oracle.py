@@ -21,7 +21,7 @@ from tests.native.vocabulary_files import Both, VocabularyFile
 
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 N, U, C, D, X, B = (TokenType[name] for name in ("NORMAL", "UNKNOWN", "CONTROL", "USER_DEFINED", "UNUSED", "BYTE"))
-ROUNDS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+ROUNDS = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 SPECIALS = {"<|user|>": C, "<|user|>x": C, "</s>": N, "<tool>": D, "<|endoftext|>": C, "▁<mid>": D, "<|channel|>": C, "[gap]": X}
 PIECES = {

@@ -93,6 +93,11 @@ class NativeTokenizer:
         """Every id that ends a generation."""
         return self._vocabulary.end_tokens
 
+    @property
+    def special_texts(self) -> tuple[str, ...]:
+        """Texts of the control tokens."""
+        return tuple(special.text for special in self._specials if special.only_parsed)
+
     def encode(self, text: str, *, parse_special: bool, add_bos: bool) -> Tokens:
         """Text to token ids; see the port. Raises RequestError for lone surrogates."""
         try:
