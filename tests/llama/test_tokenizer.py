@@ -15,7 +15,8 @@ from outrider.llama import LlamaTokenizer, load
 from outrider.llama import tokenizer as module
 from outrider.llama.library import library
 from tests.llama.conftest import Make
-from tests.llama.tiny import BOS, EOS, TinyModel, byte_letters
+from tests.llama.tiny import BOS, EOS, TinyModel
+from tests.model_files import byte_letters
 
 
 @pytest.fixture

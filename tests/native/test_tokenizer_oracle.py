@@ -16,7 +16,7 @@ pytest.importorskip("outrider.native._core", reason="the native core was not bui
 
 from outrider.gguf import TokenType
 from outrider.native.pre_tokenizers import PRE_TOKENIZERS
-from outrider.native.tokenizer import _BYTES
+from tests.model_files import byte_letters
 from tests.native.vocabulary_files import Both, VocabularyFile
 
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
@@ -109,7 +109,7 @@ def byte_pairs(pre: str | None, *, letters: list[str] | None = None) -> Vocabula
     """Every two and three of eleven bytes are a token, so that any cut in a word shows."""
     pairs = list(itertools.product(LETTERS, LETTERS))
     merges = [f"{left} {right}" for left, right in pairs] + [f"{left}{right} {more}" for left, right in pairs for more in LETTERS]
-    tokens = [*(letters or _BYTES), *(merge.replace(" ", "") for merge in merges), "<|im_end|>", "<tool>", "<|fim_middle|>"]
+    tokens = [*(letters or byte_letters()), *(merge.replace(" ", "") for merge in merges), "<|im_end|>", "<tool>", "<|fim_middle|>"]
     types = [N] * (len(tokens) - 3) + [N, D, D]
     return VocabularyFile("gpt2", tokens, types, merges=merges, pre=pre, more={"bos_token_id": 0, "eos_token_id": 1})
 
@@ -139,6 +139,6 @@ def test_letters_that_are_newer_than_llama_cpp(paired: Both) -> None:
 
 
 def test_a_byte_without_a_token_is_left_out_and_nothing_joins_across_it(tmp_path: Path) -> None:
-    for both in opened(byte_pairs("qwen2", letters=[letter for letter in _BYTES if letter not in "zñ"]), tmp_path):
+    for both in opened(byte_pairs("qwen2", letters=[letter for letter in byte_letters() if letter not in "zñ"]), tmp_path):
         both.check("azb az zz a\U00043fd4s\U00044f98a")
         assert [both.vocabulary.tokens[token] for token in both.tokenizer.encode("aza", parse_special=False, add_bos=False)] == ["a", "a"]

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import gguf
 import llama_cpp
 
 from outrider.gguf import TokenType, read_header, read_vocabulary
 from outrider.native.tokenizer import NativeTokenizer
 from outrider.types import Tokens
+from tests.model_files import write_gguf
 
 _QUIET = llama_cpp.llama_log_callback(lambda *_: None)
 
@@ -31,24 +31,16 @@ class VocabularyFile:
     more: dict[str, int | bool] = field(default_factory=dict)
 
     def write(self, path: Path) -> Path:
-        writer = gguf.GGUFWriter(path, "llama")
-        writer.add_name(self.name)
-        writer.add_tokenizer_model(self.model)
-        if self.pre is not None:
-            writer.add_tokenizer_pre(self.pre)
-        writer.add_token_list(self.tokens)
-        writer.add_token_types(self.types or [TokenType.NORMAL] * len(self.tokens))
-        if self.scores:
-            writer.add_token_scores(self.scores)
-        if self.model == "gpt2":
-            writer.add_token_merges(self.merges)
-        for key, value in self.more.items():
-            add = writer.add_bool if isinstance(value, bool) else writer.add_uint32
-            add(f"tokenizer.ggml.{key}", value)
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.close()
-        return path
+        keys = {
+            "general.name": self.name,
+            "tokenizer.ggml.model": self.model,
+            "tokenizer.ggml.pre": self.pre,
+            "tokenizer.ggml.tokens": self.tokens,
+            "tokenizer.ggml.token_type": [int(kind) for kind in self.types or [TokenType.NORMAL] * len(self.tokens)],
+            "tokenizer.ggml.scores": self.scores or None,
+            "tokenizer.ggml.merges": self.merges if self.model == "gpt2" else None,
+        }
+        return write_gguf(path, "llama", keys | {f"tokenizer.ggml.{key}": value for key, value in self.more.items()})
 
 
 class Oracle:
