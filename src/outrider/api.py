@@ -172,6 +172,8 @@ class Pair:
     def encode(self, prompt: str | Seq[Message | Mapping[str, str]], *, raw: bool = False) -> Tokens:
         """The prompt's tokens, through the chat template unless `raw`.
 
+        What looks like a special token in a message stays text; in a raw prompt it is the token.
+
         Raises:
             RequestError: an empty prompt, raw messages, or no chat template.
         """
