@@ -1,7 +1,10 @@
 # One word runs each thing. ./scripts/test makes the environment; another Python: make test PYTHON=/path/to/python
 PYTHON ?= .venv/bin/python
 
-.PHONY: lint test bench docs format clean environment
+.PHONY: help lint test bench docs format clean environment
+
+help:  ## this list
+	@sed -n 's/^\([a-z]*\):.*  ## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 10
 
 lint: environment  ## ruff and mypy
 	$(PYTHON) -m ruff check .

@@ -158,7 +158,7 @@ def summary(name: str, sample: Sample, plain: Sample, same: Sample, workloads: l
         "ratio_to_plain": statistics.median(ratios) if ratios else None,
         "worst_ratio_to_plain": ratios[0] if ratios else None,
         "spread": [ratios[0], ratios[-1]] if ratios else None,
-        "block_efficiency": sum(len(document["tokens"]) for document in sample.documents) / steps if steps else None,
+        "block_efficiency": 1 + sample.sum("speculation", "accepted") / steps if steps else None,
         "acceptance_rate": sample.sum("speculation", "accepted") / drafted if drafted else None,
         "identical_to_plain": sum(ours["text"] == theirs["text"] for ours, theirs in zip(sample.documents, same.documents, strict=True)),
     }

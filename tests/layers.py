@@ -13,7 +13,7 @@ LAYERS: dict[str, int] = {
         (
             "types errors config",
             "cpus gguf memory metrics policy sampling theory verify",
-            "chat drafting engine generation model model_header result rows session stopwatch text",
+            "chat drafting engine exclusive generation model model_header result rows session stopwatch text",
             "native llama testing",
             "api backends bench cli loading models server tune __init__ __main__",
         )

@@ -60,6 +60,7 @@ def choose(monkeypatch: pytest.MonkeyPatch, file: ModelHeader, here: Here, **opt
 
 
 NGL = "there is no GPU that can be used here, so every layer runs on the CPU"
+NKVO = "-nkvo: the native engine keeps its cache in ordinary memory anyway, so this changes nothing"
 CHOSEN: list[tuple[Here, dict[str, Any], type, list[str]]] = [
     # native wherever it can
     (Here(), {}, NativeBackend, []),
@@ -72,10 +73,15 @@ CHOSEN: list[tuple[Here, dict[str, Any], type, list[str]]] = [
     (Here(), {"device": "cpu"}, NativeBackend, []),
     (Here(), {"device": "CPU"}, NativeBackend, []),
     # layers for a GPU that is not there
-    (Here(), {"gpu_layers": 99, "draft_gpu_layers": 99}, NativeBackend, [f"-ngl 99: {NGL}"]),
+    (Here(), {"gpu_layers": 99, "draft_gpu_layers": 99}, NativeBackend, [f"-ngl 99 and -ngld 99: {NGL}"]),
     (Here(llama=False), {"gpu_layers": -1}, NativeBackend, [f"-ngl -1: {NGL}"]),
     (Here(broken_llama=True), {"draft_gpu_layers": 7}, NativeBackend, [f"-ngld 7: {NGL}"]),
     (Here(), {"backend": "native", "gpu_layers": 1}, NativeBackend, [f"-ngl 1: {NGL}"]),
+    (Here(), {"no_kv_offload": True}, NativeBackend, [NKVO]),
+    (Here(), {"no_kv_offload": True, "backend": "native"}, NativeBackend, [NKVO]),
+    (Here(gpu=True), {"no_kv_offload": True, "gpu_layers": 9}, LlamaBackend, ["llama.cpp runs this, because of -ngl"]),
+    (Here(), {"threads": 256, "draft_threads": 256}, NativeBackend, []),
+    (Here(), {"threads": 257, "backend": "llama"}, LlamaBackend, []),
     (Here(), {"flash_attention": "off"}, NativeBackend, ["-fa off: the native engine has one way to attend, so this changes nothing"]),
     (Here(), {"flash_attention": "on"}, NativeBackend, []),
     # llama.cpp for everything else
@@ -105,10 +111,13 @@ def test_choice_and_notices(
 
 CONTRADICTS = "--backend native contradicts "
 ON_CPU = "it runs on the CPU with an f16 cache: drop one of the two"
+THREADS = "the native engine takes 0 to 256; 0 means every CPU it may use"
 REFUSED: list[tuple[Here, dict[str, Any], type[OutriderError], str, str]] = [
     (Here(), {"backend": "native", "cache_type_k": "q8_0"}, ConfigError, f"{CONTRADICTS}-ctk q8_0", ON_CPU),
     (Here(), {"backend": "native", "device": "CUDA0"}, ConfigError, f"{CONTRADICTS}--device CUDA0", ON_CPU),
     (Here(gpu=True), {"backend": "native", "gpu_layers": 9}, ConfigError, f"{CONTRADICTS}-ngl", ON_CPU),
+    (Here(), {"threads": 257}, ConfigError, "-t/--threads is 257", THREADS),
+    (Here(), {"backend": "native", "draft_threads": 1000}, ConfigError, "-td/--threads-draft is 1000", THREADS),
     (Here(supported=False), {"backend": "native"}, UnsupportedModelError, WHY_NOT, "use --backend llama"),
     (
         Here(core=False),

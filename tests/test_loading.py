@@ -190,3 +190,19 @@ def test_native_is_chosen_where_its_kernels_are_fast(quantised: str, monkeypatch
     with loading.load(Settings.of(model=quantised, context=64, threads=1)) as pair:
         assert pair.engine.target.capabilities.backend == "native"
         assert pair.notices == []
+
+
+def test_flags_of_a_draft_model_that_is_not_used_are_said_to_change_nothing(quantised: str) -> None:
+    pytest.importorskip("outrider.native._core", reason="the native core was not built", exc_type=ImportError)
+    options: dict[str, Any] = {"model": quantised, "backend": "native", "context": 64, "threads": 1, "draft_threads": 2}
+    with loading.load(Settings.of(**options)) as pair:
+        assert pair.notices == ["-td 2 changes nothing: no draft model is used"]
+    with loading.load(Settings.of(**options, draft_model=quantised)) as pair:
+        assert pair.notices == []
+
+
+def test_a_doubtful_tokenizer_is_said(quantised: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("outrider.native._core", reason="the native core was not built", exc_type=ImportError)
+    monkeypatch.setitem(vars(backends.native), "doubtful_tokenizer", lambda _: "the file says too little")
+    with loading.load(Settings.of(model=quantised, backend="native", context=64, threads=1)) as pair:
+        assert pair.notices == ["the file says too little"]

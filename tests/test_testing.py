@@ -9,7 +9,7 @@ import pytest
 
 from outrider.errors import CacheFullError, CancelledError, EngineError, RequestError
 from outrider.model import LanguageModel, Segment, Sequence
-from outrider.testing import ByteTokenizer, TableModel, all_histories, random_table
+from outrider.testing import ByteTokenizer, TableModel, random_table
 
 
 @pytest.fixture
@@ -216,7 +216,3 @@ class TestByteTokenizer:
             tokenizer.encode("\ud800", parse_special=False, add_bos=False)
         with pytest.raises(EngineError, match="outside"):
             tokenizer.piece(257)
-
-
-def test_histories_are_all_of_them() -> None:
-    assert len(set(all_histories(3, 4))) == 81

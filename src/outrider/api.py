@@ -172,6 +172,8 @@ class Pair:
     def encode(self, prompt: str | Seq[Message | Mapping[str, str]], *, raw: bool = False) -> Tokens:
         """The prompt's tokens, through the chat template unless `raw`.
 
+        What looks like a special token in a message stays text; in a raw prompt it is the token.
+
         Raises:
             RequestError: an empty prompt, raw messages, or no chat template.
         """
@@ -186,7 +188,7 @@ class Pair:
         if not messages:
             raise EmptyPromptError("there are no messages", "give at least one")
         template = self._template()
-        return template.encode(tokenizer, template.render([asdict(message) for message in messages]))
+        return template.encode(tokenizer, template.render_guarded(tokenizer, [asdict(message) for message in messages]))
 
     def _template(self) -> ChatTemplate:
         if self._loaded.template is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Final, Protocol
@@ -68,6 +69,8 @@ class NativeBackend:
     def load_target(self, file: ModelHeader, options: ModelOptions, draft_max: int) -> tuple[LanguageModel, Tokenizer]:
         """The target and its tokenizer."""
         tokenizer = native.NativeTokenizer(file.vocabulary)
+        if doubt := native.doubtful_tokenizer(file.vocabulary):
+            self.notices.append(doubt)
         model = native.load_checked(
             file.split,
             file.parameters,
@@ -98,7 +101,7 @@ def choose_backend(options: ModelOptions, files: list[ModelHeader]) -> Backend:
         if placed:
             raise ConfigError(f"--backend native contradicts {placed}", "it runs on the CPU with an f16 cache: drop one of the two")
         _check_native(files)
-        return NativeBackend(_native_notices(options))
+        return _native(options)
     has_llama = find_spec("llama_cpp") is not None
     if placed:
         if not has_llama:
@@ -110,7 +113,15 @@ def choose_backend(options: ModelOptions, files: list[ModelHeader]) -> Backend:
     slow = "" if reason or native.has_fast_kernels() else "the native engine has no fast kernels for this CPU yet"
     if reason or (slow and has_llama):
         return LlamaBackend([f"llama.cpp runs this: {reason or slow}"])
-    return NativeBackend([*_native_notices(options), *([f"{slow}; llama.cpp would be faster"] if slow else [])])
+    return _native(options, [f"{slow}; llama.cpp would be faster"] if slow else [])
+
+
+def _native(options: ModelOptions, notices: Seq[str] = ()) -> NativeBackend:
+    """Raises ConfigError for more threads than the core takes."""
+    for flag, threads in (("-t/--threads", options.threads), ("-td/--threads-draft", options.draft_threads)):
+        if threads > native.MAX_THREADS:
+            raise ConfigError(f"{flag} is {threads}", f"the native engine takes 0 to {native.MAX_THREADS}; 0 means every CPU it may use")
+    return NativeBackend([*_native_notices(options), *notices])
 
 
 def _check_native(files: list[ModelHeader]) -> None:
@@ -152,10 +163,13 @@ def _has_gpu() -> bool:
 
 
 def _native_notices(options: ModelOptions) -> list[str]:
+    """What was asked for and changes nothing on the CPU."""
     notices = []
-    if options.gpu_layers or options.draft_gpu_layers:
-        flag = f"-ngl {options.gpu_layers}" if options.gpu_layers else f"-ngld {options.draft_gpu_layers}"
-        notices.append(f"{flag}: there is no GPU that can be used here, so every layer runs on the CPU")
+    layers = [f"{flag} {n}" for flag, n in (("-ngl", options.gpu_layers), ("-ngld", options.draft_gpu_layers)) if n]
+    if layers:
+        notices.append(f"{' and '.join(layers)}: there is no GPU that can be used here, so every layer runs on the CPU")
+    if options.no_kv_offload:
+        notices.append("-nkvo: the native engine keeps its cache in ordinary memory anyway, so this changes nothing")
     if options.flash_attention == "off":
         notices.append("-fa off: the native engine has one way to attend, so this changes nothing")
     return notices

@@ -9,6 +9,7 @@ from threading import Event
 from outrider.errors import RequestError
 from outrider.result import GenerationResult
 from outrider.session import Plan, Session, TokenEvent
+from outrider.text.guard import encode_guarded, guard_text
 from outrider.text.template import ChatTemplate
 from outrider.types import Tokens
 
@@ -57,7 +58,7 @@ class ChatSession:
         if not text.strip():
             raise RequestError("the message is empty", "type something, or /help")
         messages = [*self._messages, Message("user", text)]
-        rendered = self._template.render([asdict(message) for message in messages])
+        rendered = self._template.render_guarded(self._session.tokenizer, [asdict(message) for message in messages])
         prompt = self._encode(rendered)
         result = self._session.generate(prompt, self._plan(), on_token, cancel)
         self._messages = [*messages, Message("assistant", result.text)]
@@ -79,9 +80,9 @@ class ChatSession:
         if self._rendered:
             known = self._session.tokens
             answer = self._messages[-1].content
-            text = self._rendered + answer
+            text = self._rendered + guard_text(answer, tokenizer.special_texts)
             spelt = b"".join(map(tokenizer.piece, known[self._n_prompt :]))
             is_intact = len(known) >= self._n_prompt and spelt == answer.encode()  # not so after a stop string, or after `close`
             if is_intact and rendered.startswith(text):  # not so where a template rewrites earlier turns
-                return known + tokenizer.encode(rendered[len(text) :], parse_special=True, add_bos=False)
+                return known + encode_guarded(tokenizer, rendered[len(text) :], add_bos=False)
         return self._template.encode(tokenizer, rendered)

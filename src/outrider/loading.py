@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 from outrider.api import Loaded, Pair
 from outrider.backends import choose_backend
-from outrider.config import Settings
+from outrider.config import ModelOptions, Settings
 from outrider.errors import ConfigError
 from outrider.model_header import ModelHeader
 from outrider.models.progress import Progress, SilentProgress
@@ -46,7 +46,7 @@ def load(settings: Settings, progress: Callable[[str], Progress] | None = None) 
         draft = backend.load_draft(draft_files[0], options, target.capabilities.n_context) if draft_files else None
         if draft is not None:
             undo.callback(draft.close)
-        notices = _unique([*_notes(pairing), *backend.notices])
+        notices = _unique([*_notes(pairing), *backend.notices, *([] if draft_files else _draft_flags(options))])
         pair = Pair(Loaded(target, tokenizer, template, draft, pairing.n_shared if pairing else 0, notices), settings)
         undo.pop_all()
     return pair
@@ -58,6 +58,12 @@ def _silent(_name: str) -> Progress:
 
 def _notes(pairing: PairReport | None) -> list[str]:
     return list(pairing.notes) if pairing is not None else []
+
+
+def _draft_flags(options: ModelOptions) -> list[str]:
+    """What was asked of a draft model where there is none."""
+    flags = (("-td", options.draft_threads), ("-ngld", options.draft_gpu_layers))
+    return [f"{flag} {value} changes nothing: no draft model is used" for flag, value in flags if value]
 
 
 def _unique(lines: list[str]) -> list[str]:

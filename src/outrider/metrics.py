@@ -76,8 +76,6 @@ class RunMetrics:
     draft_ms: float = 0.0
     verify_ms: float = 0.0
     host_ms: float = 0.0
-    _first_step_ms: float = 0.0
-    _first_emitted: int = 0
     _pass_ms: defaultdict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
 
     def add(self, record: StepRecord) -> None:
@@ -120,26 +118,11 @@ class RunMetrics:
 
     @property
     def block_efficiency(self) -> float | None:
-        """Tokens emitted per target pass; 1 for plain decoding. None before the first step."""
-        return ratio(self.emitted, self.steps)
+        """Tokens per target pass: the draft's that were emitted and the target's own. 1 for plain decoding, and never less.
 
-    @property
-    def decode_tokens(self) -> int:
-        """Emitted tokens less the first, as `decode_ms` runs from the first to the last."""
-        return max(0, self.emitted - 1)
-
-    @property
-    def decode_ms(self) -> float:
-        """Time of all steps after the one that emitted the first token."""
-        return self.draft_ms + self.verify_ms + self.host_ms - self._first_step_ms
-
-    @property
-    def tokens_per_second(self) -> float | None:
-        """decode_tokens / decode_ms; None if all tokens came in one step."""
-        if self.emitted == self._first_emitted:
-            return None
-        per_ms = ratio(self.decode_tokens, self.decode_ms)
-        return None if per_ms is None else per_ms * 1e3
+        The token at which the last step was cut counts, an end token above all: its pass found it. None before the first step.
+        """
+        return ratio(self.emitted + self.cut, self.steps)
 
     @property
     def measured_plain_pass_ms(self) -> float | None:
@@ -159,24 +142,13 @@ class RunMetrics:
             return measured
         return _line_at_one({rows: (median(times), len(times)) for rows, times in self._pass_ms.items()})
 
-    @property
-    def estimated_speedup(self) -> float | None:
-        """decode_tokens * T(1) / decode_ms with this run's own T(1): an estimate; `outrider bench` measures it."""
-        plain_ms, tokens_per_second = self.plain_pass_ms, self.tokens_per_second
-        if plain_ms is None or tokens_per_second is None:
-            return None
-        return tokens_per_second * plain_ms / 1e3
-
     # ------------------------------------------------------------------ counting
 
     def _add_times(self, record: StepRecord) -> None:
         self.draft_ms += record.draft_ms
         self.verify_ms += record.verify_ms
         self.host_ms += record.host_ms
-        if self.steps == 1:
-            self._first_step_ms = record.draft_ms + record.verify_ms + record.host_ms
-            self._first_emitted = record.n_emitted
-        else:
+        if self.steps > 1:
             self._pass_ms[1 + len(record.draft)].append(record.verify_ms)
 
     def _add_sources(self, record: StepRecord) -> None:

@@ -6,7 +6,6 @@ has also proved that its caller keeps the contract.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import replace
@@ -351,6 +350,11 @@ class ByteTokenizer:
         """Ids of the special tokens that end a generation."""
         return self._end
 
+    @property
+    def special_texts(self) -> tuple[str, ...]:
+        """All of them."""
+        return tuple(self.specials)
+
     def encode(self, text: str, *, parse_special: bool, add_bos: bool) -> Tokens:
         """UTF-8 bytes; special tokens where `parse_special` allows them. There is no beginning-of-text token."""
         tokens: Tokens = []
@@ -373,8 +377,3 @@ class ByteTokenizer:
         if not 0 <= token < self.n_vocab:
             raise EngineError(f"token {token} is outside the vocabulary of {self.n_vocab}")
         return bytes([token]) if token < N_BYTES else b""
-
-
-def all_histories(n_vocab: int, length: int) -> list[tuple[int, ...]]:
-    """Every token string of a length; for exact enumeration."""
-    return list(itertools.product(range(n_vocab), repeat=length))

@@ -51,6 +51,21 @@ def test_the_second_turn_reads_only_what_is_new(chat: Any) -> None:
     assert second["draft_prompt_evaluated"] < second["prompt_tokens"]
 
 
+@pytest.mark.parametrize("words", [["-p", "hi"], ["--file", "x"], ["--example", "prose"]])
+def test_a_prompt_belongs_to_run(chat: Any, words: list[str]) -> None:
+    done = chat("", *words)
+    assert done.code == 2
+    assert f"there is no option {words[0]}" in done.err
+    assert "for one prompt use `outrider run`" in done.err
+
+
+def test_typed_marks_are_text_in_this_turn_and_the_next(chat: Any) -> None:
+    message = "what is <|end|>?"
+    first, second = json.loads(chat(f"{message}\nrocket\n", "--json").out)["turns"]
+    assert first["timings"]["prompt_tokens"] == len(message) + 2
+    assert second["timings"]["prompt_evaluated"] <= len("rocket") + 4
+
+
 def test_messages_of_several_lines(chat: Any) -> None:
     script = 'one\\\ntwo\n"""three\nfour"""\n"""\nfive\n\nsix\n"""\n'
     turns = json.loads(chat(script, "--json").out)["turns"]

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from outrider.cli.display import Look, TokenPrinter, legend
-from outrider.cli.output import one_line, visible
+from outrider.cli.output import one_line
+from outrider.cli.report import print_dimmed
 from outrider.errors import OutriderError
 from outrider.session import TokenEvent
 from outrider.types import EmittedToken, TokenKind
@@ -94,7 +95,10 @@ def test_the_legend_names_what_is_shown() -> None:
     assert f"{REJECTED}rejected{RESET}" in legend(Look(color=True, rejected=True))
 
 
-def test_visible_text() -> None:
-    assert visible("a\x1bb\n") == "a␛b\n"
-    assert visible("naïve 🚀 👩‍🚀") == "naïve 🚀 👩‍🚀"
+def test_one_line_is_harmless() -> None:
     assert one_line("a\n b\x07") == "a b␇"
+
+
+def test_lines_under_an_answer_are_harmless(capsys: pytest.CaptureFixture[str]) -> None:
+    print_dimmed(["", "a\x1b[2J"])
+    assert capsys.readouterr().err == "\na␛[2J\n"

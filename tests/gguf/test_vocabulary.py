@@ -108,6 +108,15 @@ def test_types_default_to_normal(tmp_path: Path) -> None:
     assert found.pre is None
 
 
+def test_types_that_files_get_wrong(tmp_path: Path) -> None:
+    file = with_tokens("a", "<|im_end|>", "<fim_prefix>", "<PRE>", "<|channel|>", "<|file_sep|>")
+    kinds = [1, 1, 4, 1, 3, 1]
+    file.set("tokenizer.ggml.token_type", ARRAY, (I32, kinds))
+    assert vocabulary(file, tmp_path).types.tolist() == [1, 3, 3, 1, 4, 3]
+    file.set("tokenizer.ggml.fim_pre_token_id", U32, 2)  # what is declared is taken at its word
+    assert vocabulary(file, tmp_path).types.tolist() == [1, 3, 4, 1, 4, 3]
+
+
 def test_merges_of_tokens_that_hold_spaces(tmp_path: Path) -> None:
     file = with_tokens("a", " ", " a", "b", "a ", "ab", "a  ")
     merges = ["a b", "  a", "a  "]  # the second is " " and "a"; the third is "a" and " "
@@ -141,6 +150,10 @@ def assert_like_llama_cpp(path: Path) -> None:
     assert len(found) == n_tokens
     assert found.end_tokens == {token for token in range(n_tokens) if llama_cpp.llama_vocab_is_eog(oracle, token)}
     assert [text.encode() for text in found.tokens] == [llama_cpp.llama_vocab_get_text(oracle, token) for token in range(n_tokens)]
+    bits = {TokenType.CONTROL: 1 << 3, TokenType.USER_DEFINED: 1 << 4}
+    for kind, bit in bits.items():
+        theirs = [bool(llama_cpp.llama_vocab_get_attr(oracle, token) & bit) for token in range(n_tokens)]
+        assert (found.types == kind).tolist() == theirs
     for name, declared in (("bos", found.bos), ("eos", found.eos), ("fim_pre", found.fim.prefix), ("fim_suf", found.fim.suffix)):
         theirs = getattr(llama_cpp, f"llama_vocab_{name}")(oracle)
         assert (declared if declared is not None else -1) == theirs, name

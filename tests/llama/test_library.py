@@ -16,7 +16,8 @@ from outrider.errors import EXIT_CODES, ConfigError, EngineError
 from outrider.llama import LlamaOptions, devices, library, load
 from outrider.llama.devices import DeviceKind
 from outrider.llama.library import Library
-from tests.llama.tiny import TinyModel, byte_letters
+from tests.llama.tiny import TinyModel
+from tests.model_files import byte_letters
 
 SOURCE = Path(outrider.__file__).parents[1]
 

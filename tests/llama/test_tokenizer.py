@@ -15,7 +15,8 @@ from outrider.llama import LlamaTokenizer, load
 from outrider.llama import tokenizer as module
 from outrider.llama.library import library
 from tests.llama.conftest import Make
-from tests.llama.tiny import BOS, EOS, TinyModel, byte_letters
+from tests.llama.tiny import BOS, EOS, TinyModel
+from tests.model_files import byte_letters
 
 
 @pytest.fixture
@@ -40,6 +41,10 @@ def test_special_text_is_special_only_on_request(tokenizer: LlamaTokenizer) -> N
     typed = tokenizer.encode("<s>", parse_special=False, add_bos=False)
     assert BOS not in typed
     assert b"".join(map(tokenizer.piece, typed)) == b"<s>"
+
+
+def test_special_texts_are_the_control_tokens(tokenizer: LlamaTokenizer) -> None:
+    assert tokenizer.special_texts == ("<s>", "</s>", "<|end|>")
 
 
 def test_the_beginning_of_text(tokenizer: LlamaTokenizer, tmp_path: Path) -> None:
@@ -132,7 +137,7 @@ def test_after_its_model_is_closed(make: Make) -> None:
     model = make()
     kept = model.tokenizer
     model.close()
-    for use in (lambda: kept.piece(1), lambda: kept.encode("a", parse_special=False, add_bos=False)):
+    for use in (lambda: kept.piece(1), lambda: kept.special_texts, lambda: kept.encode("a", parse_special=False, add_bos=False)):
         with pytest.raises(EngineError, match="closed"):
             use()
     assert kept.end_tokens == {EOS, 259}

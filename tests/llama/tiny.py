@@ -7,17 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gguf import GGUFWriter
 from numpy.typing import NDArray
 
+from tests.model_files import Tensor, byte_letters, write_gguf
+
 BOS, EOS = 256, 257
-
-
-def byte_letters() -> list[str]:
-    """How a byte-level vocabulary writes the 256 bytes: printable ones as they are, the others shifted."""
-    printable = {*range(33, 127), *range(161, 173), *range(174, 256)}
-    others = iter(range(256, 512))
-    return [chr(byte) if byte in printable else chr(next(others)) for byte in range(256)]
 
 
 @dataclass
@@ -45,17 +39,13 @@ class TinyModel:
     reshape: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def write(self, path: Path) -> Path:
-        writer = GGUFWriter(path, self.arch)
-        self._write_metadata(writer)
         random = np.random.default_rng(self.seed)
-        for name, shape in self._shapes().items():
-            if name not in self.drop:
-                writer.add_tensor(name, self._values(name, self.reshape.get(name, shape), random))
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_tensors_to_file()
-        writer.close()
-        return path
+        tensors: list[Tensor] = [
+            (name, self._values(name, self.reshape.get(name, shape), random), None)
+            for name, shape in self._shapes().items()
+            if name not in self.drop
+        ]
+        return write_gguf(path, self.arch, self._keys(), tensors)
 
     def _values(self, name: str, shape: tuple[int, ...], random: np.random.Generator) -> NDArray[np.float32]:
         if name.endswith("norm.weight"):
@@ -65,7 +55,7 @@ class TinyModel:
         scale = 1.0 if name == "token_embd.weight" else 2.0 / np.sqrt(shape[-1])
         return (random.standard_normal(shape) * scale).astype(np.float32)
 
-    def _write_metadata(self, writer: GGUFWriter) -> None:
+    def _keys(self) -> dict[str, Any]:
         keys: dict[str, Any] = {
             "block_count": self.n_layers,
             "context_length": self.n_context,
@@ -82,7 +72,7 @@ class TinyModel:
         if self.arch == "mamba":
             keys |= {"ssm.conv_kernel": 4, "ssm.inner_size": 2 * self.n_embd, "ssm.state_size": 8, "ssm.time_step_rank": 4}
             keys |= {"attention.head_count": 0, "attention.head_count_kv": 0, "feed_forward_length": 0}
-        keys = {f"{self.arch}.{key}": value for key, value in keys.items()}
+        keys = {f".{key}": value for key, value in keys.items()}
         keys |= {
             "tokenizer.ggml.model": "gpt2",
             "tokenizer.ggml.pre": "gpt-2",
@@ -93,8 +83,9 @@ class TinyModel:
             "tokenizer.ggml.eos_token_id": EOS,
             "tokenizer.ggml.add_bos_token": True,
         }
-        for key, value in (keys | self.metadata).items():
-            _add(writer, key, value)
+        return {
+            key.removeprefix(self.arch) if key.startswith(f"{self.arch}.") else key: value for key, value in (keys | self.metadata).items()
+        }
 
     def _shapes(self) -> dict[str, tuple[int, ...]]:
         n, n_vocab = self.n_embd, len(self.tokens)
@@ -138,18 +129,3 @@ class TinyModel:
             "ssm_d": (inner,),
             "ssm_out.weight": (n, inner),
         }
-
-
-def _add(writer: GGUFWriter, key: str, value: Any) -> None:
-    if isinstance(value, bool):
-        writer.add_bool(key, value)
-    elif isinstance(value, int):
-        writer.add_uint32(key, value)
-    elif isinstance(value, float):
-        writer.add_float32(key, value)
-    elif isinstance(value, str):
-        writer.add_string(key, value)
-    elif isinstance(value, list):
-        writer.add_array(key, value)
-    elif value is not None:
-        raise TypeError(f"{key}: {type(value)}")

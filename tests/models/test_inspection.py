@@ -8,7 +8,7 @@ import pytest
 
 from outrider.errors import ModelFileError
 from outrider.models.inspection import inspect
-from outrider.models.tables import harmless, inspection_view, show
+from outrider.models.tables import inspection_view, show
 from tests.gguf_files import STRING, TINY_TEMPLATE, TYPE_Q4_K, U16, GgufFile, Tensor, tiny_model
 from tests.models.test_progress import Screen
 
@@ -105,8 +105,3 @@ def test_text_of_a_file_cannot_act_on_the_terminal(tmp_path: Path) -> None:
     assert "\x07" not in text
     assert "\u202e" not in text
     assert "[bold]x[/bold]" in text
-
-
-def test_harmless_text_keeps_lines_and_letters() -> None:
-    assert harmless("a\tb\nĠé漢") == "a\tb\nĠé漢"
-    assert harmless("\x1b[2J\x9b") == "\\x1b[2J\\x9b"

@@ -35,6 +35,14 @@ def test_what_was_there_before_is_not_told_again() -> None:
     assert stream.getvalue().startswith("it: 60 % (600 bytes of 1 kB, ")
 
 
+def test_a_terminal_gets_nothing_that_acts_on_it() -> None:
+    screen = Screen()
+    TerminalProgress(screen, "evil\x1b]0;title\x07").note("from \x1b[2J nowhere")
+    assert "\x1b]" not in screen.getvalue()
+    assert "\x1b[2J" not in screen.getvalue()
+    assert "␛[2J nowhere" in screen.getvalue()
+
+
 def test_an_empty_file_has_no_tenths() -> None:
     stream = io.StringIO()
     progress = PlainProgress(stream, "it")

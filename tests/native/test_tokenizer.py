@@ -1,4 +1,4 @@
-"""The tokenizer on a vocabulary that fits on a screen; agreement with llama.cpp on real vocabularies is measured, see docs/log.md."""
+"""The tokenizer on a vocabulary that fits on a screen; `test_tokenizer_oracle.py` compares with llama.cpp."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytest.importorskip("outrider.native._core", reason="the native core was not bui
 
 from outrider.errors import RequestError, UnsupportedModelError
 from outrider.gguf import FimTokens, TokenType, Vocabulary
-from outrider.native.tokenizer import _BYTES, NativeTokenizer
+from outrider.native.tokenizer import _BYTES, NativeTokenizer, doubtful_tokenizer
 
 SPECIALS = ["<|end|>", "<|end|><|x|>", "<tool>"]
 TOKENS = [*_BYTES, "ab", "abc", "Ġa", *SPECIALS]
@@ -56,6 +56,10 @@ def test_added_tokens_are_always_cut_out() -> None:
     assert encode("a<tool>", parse_special=False) == ["a", "<tool>"]
 
 
+def test_special_texts_are_the_control_tokens() -> None:
+    assert set(TOKENIZER.special_texts) == {"<|end|>", "<|end|><|x|>"}
+
+
 def test_bos_where_the_file_wants_one() -> None:
     assert TOKENIZER.encode("a", parse_special=True, add_bos=True)[0] == END
     assert NativeTokenizer(replace(vocabulary(), add_bos=False)).encode("", parse_special=True, add_bos=True) == []
@@ -76,7 +80,20 @@ def test_lone_surrogates_are_refused() -> None:
         TOKENIZER.encode("a\ud800", parse_special=True, add_bos=False)
 
 
-@pytest.mark.parametrize("changes", [{"model": "llama"}, {"pre": "something"}, {"pre": None}])
-def test_unknown_families_name_the_way_out(changes: dict[str, str | None]) -> None:
-    with pytest.raises(UnsupportedModelError, match="--backend llama"):
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"model": "llama"}, "no token for 162 of the 256 bytes"),
+        ({"model": "t5"}, "the tokenizer 't5'"),
+        ({"pre": "something"}, "the pre-tokenizer 'something'"),
+    ],
+)
+def test_unknown_families_name_the_way_out(changes: dict[str, str], reason: str) -> None:
+    with pytest.raises(UnsupportedModelError, match=f"{reason}.*--backend llama"):
         NativeTokenizer(replace(vocabulary(), **changes))  # type: ignore[arg-type]
+
+
+def test_a_file_that_does_not_say_how_it_splits_is_doubtful() -> None:
+    assert doubtful_tokenizer(vocabulary()) is None
+    assert "does not say how its text is split" in (doubtful_tokenizer(replace(vocabulary(), pre=None)) or "")
+    assert doubtful_tokenizer(replace(vocabulary(), model="llama", pre=None)) is None

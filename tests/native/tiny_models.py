@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
 from gguf import GGMLQuantizationType as Type
 from numpy.typing import NDArray
+
+from tests.model_files import Tensor, write_gguf
 
 FORMATS = (Type.Q4_0, Type.Q4_1, Type.Q5_0, Type.Q5_1, Type.Q8_0, Type.Q4_K, Type.Q5_K, Type.Q6_K)
 
@@ -48,24 +51,29 @@ def random_blocks(rng: np.random.Generator, kind: Type, rows: int, columns: int)
     return data.reshape(rows, n_blocks * n_bytes)
 
 
+def _keys(shape: Shape) -> dict[str, Any]:
+    return {
+        ".block_count": shape.layers,
+        ".context_length": 2048,
+        ".embedding_length": shape.embedding,
+        ".feed_forward_length": shape.feed_forward,
+        ".attention.head_count": shape.heads,
+        ".attention.head_count_kv": shape.kv_heads,
+        ".attention.layer_norm_rms_epsilon": 1e-6,
+        ".rope.freq_base": 10000.0,
+        ".vocab_size": shape.vocab,
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": "qwen2",
+        "tokenizer.ggml.tokens": ["t1t2" if token == 3 else f"t{token}" for token in range(shape.vocab)],
+        "tokenizer.ggml.token_type": [*[int(gguf.TokenType.NORMAL)] * (shape.vocab - 1), int(gguf.TokenType.CONTROL)],
+        "tokenizer.ggml.merges": ["t1 t2"],
+    }
+
+
 def write_model(path: Path, shape: Shape, seed: int = 0) -> dict[str, NDArray[np.float32]]:
     """Write the file; returns each matrix as gguf's reference dequantises it."""
     rng = np.random.default_rng(seed)
-    writer = gguf.GGUFWriter(path, shape.architecture)
-    writer.add_block_count(shape.layers)
-    writer.add_context_length(2048)
-    writer.add_embedding_length(shape.embedding)
-    writer.add_feed_forward_length(shape.feed_forward)
-    writer.add_head_count(shape.heads)
-    writer.add_head_count_kv(shape.kv_heads)
-    writer.add_layer_norm_rms_eps(1e-6)
-    writer.add_rope_freq_base(10000.0)
-    writer.add_vocab_size(shape.vocab)
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("qwen2")
-    writer.add_token_list(["t1t2" if token == 3 else f"t{token}" for token in range(shape.vocab)])
-    writer.add_token_types([gguf.TokenType.CONTROL if token == shape.vocab - 1 else gguf.TokenType.NORMAL for token in range(shape.vocab)])
-    writer.add_token_merges(["t1 t2"])
+    tensors: list[Tensor] = []
     reference: dict[str, NDArray[np.float32]] = {}
     turn = 0
 
@@ -75,10 +83,10 @@ def write_model(path: Path, shape: Shape, seed: int = 0) -> dict[str, NDArray[np
         turn += 1
         data = random_blocks(rng, kind, rows, columns)
         reference[name] = gguf.dequantize(data, kind)
-        writer.add_tensor(name, data, raw_dtype=kind)
+        tensors.append((name, data, kind))
 
     def vector(name: str, n: int, mean: float) -> None:
-        writer.add_tensor(name, (mean + 0.1 * rng.standard_normal(n)).astype(np.float32))
+        tensors.append((name, (mean + 0.1 * rng.standard_normal(n)).astype(np.float32), None))
 
     head = shape.embedding // shape.heads
     matrix("token_embd.weight", shape.embedding, shape.vocab)
@@ -100,8 +108,5 @@ def write_model(path: Path, shape: Shape, seed: int = 0) -> dict[str, NDArray[np
     vector("output_norm.weight", shape.embedding, 1.0)
     if not shape.tied:
         matrix("output.weight", shape.embedding, shape.vocab)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    write_gguf(path, shape.architecture, _keys(shape), tensors)
     return reference

@@ -31,6 +31,10 @@ class Pieces:
     def end_tokens(self) -> frozenset[int]:
         return frozenset()
 
+    @property
+    def special_texts(self) -> tuple[str, ...]:
+        return ()
+
     def encode(self, text: str, *, parse_special: bool, add_bos: bool) -> Tokens:
         raise NotImplementedError
 

@@ -11,13 +11,14 @@ from outrider.chat import ChatSession
 from outrider.cli.display import Look, TokenPrinter, legend
 from outrider.cli.interrupt import StopOnInterrupt
 from outrider.cli.messages import COMMANDS, Messages
-from outrider.cli.output import print_json, report, tell, visible, wants_style, write
+from outrider.cli.output import print_json, report, tell, wants_style, write
 from outrider.cli.pair import load_pair, read_look, read_settings, say_notices
 from outrider.cli.report import print_dimmed, print_statistics
 from outrider.cli.statistics import summary
 from outrider.cli.unknown import did_you_mean
 from outrider.errors import ConfigError, ContextLengthError, RequestError
 from outrider.result import GenerationResult
+from outrider.text.visible import visible
 
 HELP = """\
 /help    this

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, TextIO
 
-from outrider.cli.output import visible, write
+from outrider.cli.output import write
 from outrider.errors import OutriderError
 from outrider.session import TokenEvent
+from outrider.text.visible import visible
 from outrider.types import TokenKind
 
 RESET: Final = "\x1b[0m"

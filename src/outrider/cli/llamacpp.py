@@ -43,11 +43,15 @@ FOREIGN: Final = {name: Foreign(arity, reason) for names, arity, reason in _IGNO
 """Flag to what becomes of it. None of these can change the text, except through rounding on some backend."""
 
 _ELSEWHERE: Final = (
+    (
+        "-p --prompt -f --file --example -e --escape",
+        "for one prompt use `outrider run`; `chat` takes messages as they are typed, or from standard input",
+    ),
     ("-i --interactive -if --interactive-first", "for a conversation use `outrider chat`"),
     ("-hf -hfr --hf-repo -hfd -hfrd --hf-repo-draft", "give the file as -m hf:OWNER/REPO/FILE"),
 )
 ELSEWHERE: Final = {name: hint for names, hint in _ELSEWHERE for name in names.split()}
-"""Flags that are not accepted, with the way to what they mean."""
+"""Flags that a command does not accept, with the way to what they mean."""
 
 SAMPLER_SEQUENCE: Final = ("--sampling-seq", "--sampler-seq")
 OUR_SEQUENCE: Final = "ekpmt"

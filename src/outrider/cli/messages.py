@@ -9,6 +9,7 @@ from typing import Final, TextIO
 
 from outrider.cli.output import write
 from outrider.errors import RequestError
+from outrider.text.visible import visible
 
 COMMANDS: Final = ("/help", "/reset", "/stats", "/exit", "/quit")
 QUOTES: Final = '"""'
@@ -57,7 +58,7 @@ class Messages:
                 raise RequestError("standard input is no UTF-8 text", "convert it to UTF-8") from error
             if message.strip():
                 if not self.is_interactive:
-                    self._note(f"{self._label}{message}\n")
+                    self._note(f"{self._label}{visible(message) if self._sink.isatty() else message}\n")
                 yield message
 
     def _message(self) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from outrider.cli.output import print_json, write, writing
 from outrider.errors import EXIT_CODES, CancelledError
+from outrider.text.visible import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -118,11 +119,10 @@ def _inspect(args: argparse.Namespace) -> int:
         raise ModelFileError("the file has no chat template", "run it with --raw", path=str(path))
     if args.json:
         return _print_json({"chat_template": found.chat_template} if args.template else found.document())
-    from outrider.models.tables import harmless, inspection_view, show
+    from outrider.models.tables import inspection_view, show
 
     if args.template:
-        template = found.chat_template or ""
-        _say(harmless(template) if sys.stdout.isatty() else template)
+        _say(found.chat_template or "")
     else:
         with writing(sys.stdout):
             show(inspection_view(found), sys.stdout)
@@ -130,7 +130,8 @@ def _inspect(args: argparse.Namespace) -> int:
 
 
 def _say(line: object) -> None:
-    write(sys.stdout, f"{line}\n")
+    """Exactly this for another program, harmless for a terminal."""
+    write(sys.stdout, f"{visible(str(line)) if sys.stdout.isatty() else line}\n")
 
 
 def _print_json(document: dict[str, Any]) -> int:

@@ -10,16 +10,9 @@ from collections.abc import Iterator
 from typing import Any, Final, TextIO
 
 from outrider.errors import OutriderError, exit_code
+from outrider.text.visible import visible
 
 UNEXPECTED_EXIT_CODE: Final = 1
-
-_C0 = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"}
-_PICTURES: Final = {**_C0, 0x7F: 0x2421, **dict.fromkeys(range(0x80, 0xA0), 0xFFFD)}
-
-
-def visible(text: str) -> str:
-    """Text from a model or a file for a terminal: control characters become pictures, so that none can act on it."""
-    return text.translate(_PICTURES)
 
 
 def print_json(document: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ from outrider.cli.display import DIM, RESET
 from outrider.cli.output import tell, wants_style
 from outrider.cli.statistics import statistics
 from outrider.result import GenerationResult
+from outrider.text.visible import visible
 
 _WIDTH = 100
 
@@ -21,7 +22,7 @@ def print_statistics(result: GenerationResult) -> None:
 def print_dimmed(lines: list[str]) -> None:
     """Lines on standard error, dimmed on a terminal."""
     dim, reset = (DIM, RESET) if wants_style(sys.stderr) else ("", "")
-    tell("\n".join(f"{dim}{line}{reset}" if line else line for line in lines))
+    tell("\n".join(f"{dim}{visible(line)}{reset}" if line else line for line in lines))
 
 
 def _width() -> int:

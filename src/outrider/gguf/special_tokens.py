@@ -76,6 +76,10 @@ END_OF_GENERATION: Final = (
 )
 
 
+RENDERED: Final = ("<|channel|>", "<|message|>", "<|start|>", "<|constrain|>")
+"""What frames the parts of an answer in gpt-oss: shown as text, and cut out of any text, whatever the file calls it."""
+
+
 def find_text(ids: Mapping[str, int], texts: tuple[str, ...]) -> int | None:
     """Id of the first text that the vocabulary has."""
     return next((ids[text] for text in texts if text in ids), None)

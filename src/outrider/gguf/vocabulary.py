@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from outrider.errors import UnsupportedModelError
 from outrider.gguf.cursor import MALFORMED, shown
 from outrider.gguf.header import Header
-from outrider.gguf.special_tokens import END_OF_MESSAGE, END_OF_TURN, FIM, end_of_generation, find_text
+from outrider.gguf.special_tokens import END_OF_GENERATION, END_OF_MESSAGE, END_OF_TURN, FIM, RENDERED, end_of_generation, find_text
 from outrider.gguf.string_array import StringArray
 from outrider.gguf.value import ValueType
 
@@ -31,6 +31,7 @@ _NO_TOKENIZER: Final = ("none", "no_vocab")
 _BOS_BY_DEFAULT: Final = frozenset(
     {"llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano", "tekken", "chameleon"}
 )
+_STRIPPING: Final = ("phi-3", "phi3")
 _WITHOUT_MERGES: Final = frozenset({"kimi-k2"})
 _SENTENCE_PIECE_DEFAULTS: Final = {"bos": 1, "eos": 2, "unknown": 0}
 _FIM_KEYS: Final = {
@@ -77,7 +78,8 @@ class Vocabulary:
         model: tokenizer family: "gpt2" (byte pairs), "llama" (SentencePiece), ..
         pre: how text is split before byte pairs are merged, such as "qwen2"; None if the file doesn't say.
         tokens: texts as stored, by id; all different, except that several may be empty.
-        types: int32 [n], values of TokenType; all NORMAL if the file has none.
+        types: int32 [n], values of TokenType; NORMAL if the file has none. Texts that llama.cpp knows to end a turn or to
+            frame code that is filled in are CONTROL whatever the file says.
         scores: float32 [n], finite, or None.
         merges: "left right", best first; both sides and their concatenation are tokens. Empty without byte pairs.
         bos, eos, eot, eom, unknown, padding: ids inside the vocabulary, or None. eot and eom are found by their text
@@ -86,6 +88,7 @@ class Vocabulary:
         add_bos, add_eos, add_space_prefix: what encoding a text adds, with the family's defaults filled in.
         chat_template: Jinja source, untrusted, or None.
         end_tokens: every id that ends a generation.
+        strips_after_special: whether white space after a special token is dropped; only Phi-3's files want it, by their name.
     """
 
     model: str
@@ -106,6 +109,7 @@ class Vocabulary:
     add_space_prefix: bool
     chat_template: str | None = field(repr=False)
     end_tokens: frozenset[int]
+    strips_after_special: bool = False
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -127,9 +131,8 @@ def read_vocabulary(header: Header) -> Vocabulary:
         )
     pre = header.string(_PREFIX + "pre", None)
     tokens, ids = _read_tokens(header)
-    types = _read_types(header, tokens)
     special = _read_special_ids(header, model, ids)
-    fim = _read_fim(header, ids)
+    fim, fim_by_text = _read_fim(header, ids)
     # llama.cpp also ends at the tokens that only ever frame code that was filled in
     ends = (special["eos"], special["eot"], special["eom"], fim.padding, fim.repository, fim.separator)
     is_sentence_piece = model == _SENTENCE_PIECE
@@ -137,7 +140,7 @@ def read_vocabulary(header: Header) -> Vocabulary:
         model=model,
         pre=pre,
         tokens=tokens,
-        types=types,
+        types=_corrected(_read_types(header, tokens), ids, fim_by_text),
         scores=_read_scores(header, len(tokens)),
         merges=_read_merges(header, model, pre, ids),
         **special,
@@ -147,6 +150,7 @@ def read_vocabulary(header: Header) -> Vocabulary:
         add_space_prefix=header.boolean(_PREFIX + "add_space_prefix", is_sentence_piece),
         chat_template=header.string("tokenizer.chat_template", None),
         end_tokens=end_of_generation(ids, frozenset(token for token in ends if token is not None)),
+        strips_after_special=is_sentence_piece and any(name in (header.string("general.name", None) or "").lower() for name in _STRIPPING),
     )
 
 
@@ -225,13 +229,25 @@ def _read_special_ids(header: Header, model: str, ids: Mapping[str, int]) -> dic
     return found
 
 
-def _read_fim(header: Header, ids: Mapping[str, int]) -> FimTokens:
+def _read_fim(header: Header, ids: Mapping[str, int]) -> tuple[FimTokens, list[int]]:
+    """The tokens, and those of them that the file does not declare."""
     n_tokens = len(header.strings(_TOKENS))
     found: dict[str, int | None] = {}
+    by_text = []
     for name, keys in _FIM_KEYS.items():
         declared = [_read_id(header, key, n_tokens) for key in keys]  # all are read, so that all are checked
-        found[name] = next((token for token in declared if token is not None), find_text(ids, FIM[name]))
-    return FimTokens(**found)
+        found[name] = next((token for token in declared if token is not None), None)
+        if found[name] is None and (token := find_text(ids, FIM[name])) is not None:
+            found[name] = token
+            by_text.append(token)
+    return FimTokens(**found), by_text
+
+
+def _corrected(types: NDArray[np.int32], ids: Mapping[str, int], fim_by_text: list[int]) -> NDArray[np.int32]:
+    corrected = types.copy()
+    corrected[[*fim_by_text, *(ids[text] for text in END_OF_GENERATION if text in ids)]] = TokenType.CONTROL
+    corrected[[ids[text] for text in RENDERED if text in ids]] = TokenType.USER_DEFINED
+    return corrected
 
 
 def _read_id(header: Header, name: str, n_tokens: int) -> int | None:

@@ -31,6 +31,7 @@ INSTALL_HINT: Final = "in a clone: .venv/bin/python scripts/install.py --llama; 
 
 _BUILD_PATH = re.compile(r"^.*[/\\](?=[^/\\]+:\d+: )")  # of the machine that built the library
 
+_SPECIAL_ATTRIBUTES: Final = (1 << 0) | (1 << 3)  # LLAMA_TOKEN_ATTR_UNKNOWN, LLAMA_TOKEN_ATTR_CONTROL
 _SPINS: Final = 10_000  # some tens of microseconds
 _lock = Lock()
 _loaded: Library | None = None
@@ -241,6 +242,10 @@ class Library:
     def is_end(self, vocab: VocabHandle, token: int) -> bool:
         """Whether a token ends a generation."""
         return bool(self.api.llama_vocab_is_eog(vocab, token))
+
+    def is_special(self, vocab: VocabHandle, token: int) -> bool:
+        """Whether a token is a control token, or the one for the unknown."""
+        return bool(self.api.llama_vocab_get_attr(vocab, token) & _SPECIAL_ATTRIBUTES)
 
     def bos_token(self, vocab: VocabHandle) -> int | None:
         """The beginning-of-text token if the file wants it in front of a text, else None."""

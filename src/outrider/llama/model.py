@@ -5,12 +5,13 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
-from threading import Event, Lock
+from threading import Event
 from typing import Any
 
 import numpy as np
 
 from outrider.errors import CacheFullError, CancelledError, EngineError
+from outrider.exclusive import Exclusive
 from outrider.llama.batch import Batch
 from outrider.llama.cache import KvCache
 from outrider.llama.callback import CancelWatch, GuardedCall
@@ -69,7 +70,7 @@ class LlamaModel:
         self._capabilities = capabilities
         self._tokenizer = tokenizer
         self.notices = list(notices)
-        self._busy = Lock()
+        self._busy = Exclusive()
         self._generation = 0
         self._watch = CancelWatch()
         self._abort = GuardedCall(self._watch.is_set, on_error=True)
@@ -111,30 +112,22 @@ class LlamaModel:
             CacheFullError, CancelledError, OutOfMemoryError, EngineError: as in the port. Every sequence is as it was before,
                 except that a model which cannot be rewound loses those that it had begun to read.
         """
-        if not self._busy.acquire(blocking=False):
-            raise EngineError("another thread is running a pass of this model", "one thread at a time")
-        try:
+        with self._busy.held("one thread at a time"):
             self._check_open()
             chains = self._checked(segments)
             if cancel is not None and cancel.is_set():
                 raise CancelledError("the pass was cancelled before it began")
             return self._run(chains, cancel)
-        finally:
-            self._busy.release()
 
     def close(self) -> None:
         """Free the model now. Its sequences, evaluations and tokenizer raise from here on; arrays of logits must not be read."""
-        if not self._busy.acquire(blocking=False):
-            raise EngineError("another thread is running a pass of this model", "cancel it and wait before closing")
-        try:
+        with self._busy.held("cancel it and wait before closing"):
             self._check_open()
             self._generation += 1
             self._tokenizer.close()
             for sequence in tuple(self._sequences):
                 sequence.model_closed()
             self._free()
-        finally:
-            self._busy.release()
 
     def _check_open(self) -> None:
         if not self._free.alive:

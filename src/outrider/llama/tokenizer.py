@@ -38,6 +38,7 @@ class LlamaTokenizer:
         self._piece_buffer = ctypes.create_string_buffer(64)
         self._n_vocab = lib.n_tokens(vocab)
         self._bos = lib.bos_token(vocab)
+        self._specials: tuple[str, ...] | None = None
         self._ends = frozenset(token for token in range(self._n_vocab) if lib.is_end(vocab, token))
 
     @property
@@ -49,6 +50,17 @@ class LlamaTokenizer:
     def end_tokens(self) -> frozenset[int]:
         """Every id that ends a generation, as llama.cpp reads the file (ids that are named, and texts that it knows)."""
         return self._ends
+
+    @property
+    def special_texts(self) -> tuple[str, ...]:
+        """Texts of the control tokens. Raises EngineError once the model is closed."""
+        with self._lock:
+            self._check_open()
+            if self._specials is None:
+                special = (token for token in range(self._n_vocab) if self._lib.is_special(self._vocab, token))
+                texts = (self._lib.text(self._vocab, token) for token in special)
+                self._specials = tuple(text.decode("utf-8", "replace") for text in texts if text)
+            return self._specials
 
     def encode(self, text: str, *, parse_special: bool, add_bos: bool) -> Tokens:
         """Text to token ids; see the port.

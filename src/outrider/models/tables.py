@@ -17,6 +17,7 @@ from outrider.gguf import HyperParameters, Vocabulary
 from outrider.models.inspection import Inspection, TypeShare
 from outrider.models.listing import Listed, State
 from outrider.models.store import size_text
+from outrider.text.visible import visible
 
 _PIPED_WIDTH: Final = 240  # a pipe has no edge: nothing may be wrapped or cut there
 _TEMPLATE_LINES: Final = 8
@@ -33,11 +34,6 @@ def show(view: RenderableType, stream: TextIO) -> None:
     stream.writelines(f"{line.rstrip()}\n" for line in plain.getvalue().splitlines())
 
 
-def harmless(text: str) -> str:
-    """Text out of a file for a terminal: what could move the cursor or change colours is shown as an escape."""
-    return "".join(letter if letter.isprintable() or letter in "\n\t" else letter.encode("unicode_escape").decode() for letter in text)
-
-
 def listing_view(listed: Iterable[Listed], directory: Path) -> RenderableType:
     """One line per model, and where they are kept."""
     table = _table("NAME", ">SIZE", "LICENCE", "STATE", "FOR", "DESCRIPTION")
@@ -45,14 +41,14 @@ def listing_view(listed: Iterable[Listed], directory: Path) -> RenderableType:
         model = item.model
         state = f"{100 * item.arrived_bytes // item.n_bytes} % pulled" if item.state is State.PARTIAL else item.state.value
         table.add_row(
-            Text(harmless(item.name), style="bold"),
+            Text(visible(item.name), style="bold"),
             size_text(item.n_bytes),
             model.licence if model else "see the hub",
             Text(state, style=_STATE_STYLES[item.state]),
             model.role.value if model else "",
             Text(model.description if model else "", overflow="fold"),
         )
-    return Group(table, Text(f"kept in {directory}", style="dim"))
+    return Group(table, Text(f"kept in {visible(str(directory))}", style="dim"))
 
 
 def sources_view(listed: Iterable[Listed]) -> RenderableType:
@@ -103,7 +99,7 @@ def _pairs(rows: Iterable[tuple[str, str]]) -> Table:
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in rows:
-        table.add_row(name, Text(harmless(value)))
+        table.add_row(name, Text(visible(value)))
     return table
 
 
@@ -178,7 +174,7 @@ def _token(vocabulary: Vocabulary, token: int) -> str:
 def _template(template: str | None) -> RenderableType:
     if template is None:
         return Text("none in this file")
-    lines = harmless(template).splitlines() or [""]
+    lines = visible(template).splitlines() or [""]
     more = len(lines) - _TEMPLATE_LINES
     shown = Text("\n".join(lines[:_TEMPLATE_LINES]), overflow="fold")
     return Group(shown, Text(f"... {more} more lines: --template prints all", style="dim")) if more > 0 else shown

@@ -17,6 +17,8 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from outrider.text.visible import visible
+
 
 class TerminalProgress:
     """A bar with size, speed and remaining time.
@@ -28,15 +30,15 @@ class TerminalProgress:
 
     def __init__(self, stream: TextIO, name: str) -> None:
         self._console = Console(file=stream, highlight=False)
-        self._name = name
-        self._label = Text(f"{name}: ", style="bold")
+        self._name = visible(name)
+        self._label = Text(f"{visible(name)}: ", style="bold")
         self._bar: Progress | None = None
         self._task: TaskID | None = None
 
     def note(self, line: str) -> None:
         """Print the line, above the bar if there is one."""
         self._console.print(self._label, end="")
-        self._console.print(line, markup=False, soft_wrap=True)
+        self._console.print(visible(line), markup=False, soft_wrap=True)
 
     def start(self, total: int, done: int) -> None:
         """Show the bar."""

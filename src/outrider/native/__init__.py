@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from outrider.native.loading import load, load_checked, unsupported_reason
     from outrider.native.model import NativeModel
-    from outrider.native.options import PROMPT_ROWS, NativeOptions
-    from outrider.native.tokenizer import NativeTokenizer, unknown_tokenizer
+    from outrider.native.options import MAX_THREADS, PROMPT_ROWS, NativeOptions
+    from outrider.native.tokenizer import NativeTokenizer, doubtful_tokenizer, unknown_tokenizer
 
 __all__ = [
+    "MAX_THREADS",
     "PROMPT_ROWS",
     "NativeModel",
     "NativeOptions",
     "NativeTokenizer",
+    "doubtful_tokenizer",
     "has_fast_kernels",
     "instruction_sets",
     "is_available",
@@ -31,10 +33,12 @@ __all__ = [
 ]
 
 _HOMES = {
+    "MAX_THREADS": "options",
     "PROMPT_ROWS": "options",
     "NativeModel": "model",
     "NativeOptions": "options",
     "NativeTokenizer": "tokenizer",
+    "doubtful_tokenizer": "tokenizer",
     "load": "loading",
     "load_checked": "loading",
     "unknown_tokenizer": "tokenizer",

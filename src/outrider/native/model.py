@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence as Seq
-from threading import Event, Lock
+from threading import Event
 
 from outrider.errors import CacheFullError, CancelledError, EngineError, OutOfMemoryError
+from outrider.exclusive import Exclusive
 from outrider.model import Capabilities, Segment
 from outrider.native._core import Engine
 from outrider.native.evaluation import NativeEvaluation
@@ -27,7 +28,7 @@ class NativeModel:
     def __init__(self, engine: Engine, capabilities: Capabilities) -> None:
         self._engine: Engine | None = engine
         self._capabilities = capabilities
-        self._busy = Lock()
+        self._busy = Exclusive()
         self._generation = 0
         self._sequences: weakref.WeakSet[NativeSequence] = weakref.WeakSet()
 
@@ -62,9 +63,7 @@ class NativeModel:
         Raises:
             CacheFullError, CancelledError, OutOfMemoryError, EngineError: as in the port. Every sequence is as it was before.
         """
-        if not self._busy.acquire(blocking=False):
-            raise EngineError("another thread is running a pass of this model", "one thread at a time")
-        try:
+        with self._busy.held("one thread at a time"):
             engine = self.engine
             rows = [self._row(engine, segment) for segment in segments]
             self._check_rows(rows)
@@ -73,22 +72,16 @@ class NativeModel:
             self._generation += 1
             _run(engine, rows, cancel)
             return self._finish(engine, segments)
-        finally:
-            self._busy.release()
 
     def close(self) -> None:
         """Free the model. Its sequences and evaluations raise from here on."""
-        if not self._busy.acquire(blocking=False):
-            raise EngineError("another thread is running a pass of this model", "cancel it and wait before closing")
-        try:
+        with self._busy.held("cancel it and wait before closing"):
             if self._engine is None:
                 raise EngineError("the model is closed")
             self._generation += 1
             for sequence in tuple(self._sequences):
                 sequence.model_closed()
             self._engine = None
-        finally:
-            self._busy.release()
 
     def _row(self, engine: Engine, segment: Segment) -> tuple[int, list[int], list[int]]:
         sequence = segment.sequence

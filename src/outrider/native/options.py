@@ -14,6 +14,9 @@ DEFAULT_CONTEXT: Final = 8192
 PROMPT_ROWS: Final = 512
 """Rows of a pass over a prompt: enough to be limited by arithmetic, little enough to be cancelled soon."""
 
+MAX_THREADS: Final = 256
+"""Threads that the core's pool takes."""
+
 ISA_VARIABLE: Final = "OUTRIDER_ISA"
 """Environment variable that names the instruction set: avx512, avx-vnni, avx2 or scalar."""
 
@@ -47,7 +50,7 @@ class NativeOptions:
             ("n_context", self.n_context, 0, 1 << 24),
             ("n_sequences", self.n_sequences, 1, 1 << 16),
             ("max_rows", self.max_rows, 1, 1 << 16),
-            ("threads", self.threads, 0, 256),
+            ("threads", self.threads, 0, MAX_THREADS),
             ("head_tokens", self.head_tokens, 0, 1 << 24),
         ):
             if not low <= value <= high:

@@ -1,7 +1,8 @@
-"""The vocabulary of a GGUF file at work, through the `tokenizers` library: byte-pair encoding as llama.cpp does it."""
+"""The vocabulary of a GGUF file at work, as llama.cpp reads it: byte pairs through the `tokenizers` library, and SentencePiece."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,28 +10,18 @@ from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 
 from outrider.errors import RequestError, UnsupportedModelError
 from outrider.gguf import TokenType, Vocabulary
+from outrider.native.pre_tokenizers import PRE_TOKENIZERS, PreTokenizer
+from outrider.native.sentence_pieces import SentencePieces
 from outrider.types import Tokens
 
-# How text is cut before pairs are merged, by the file's `tokenizer.ggml.pre`. The names and expressions are facts of the models'
-# own tokenizer files; one expression after the other is applied to what the one before left whole.
-_CONTRACTIONS: Final = r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])"
-_GPT2: Final = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)"
-
-
-def _modern(digits: str) -> str:
-    """The expression that GPT-4's tokenizer brought; models differ in how many digits go together."""
-    return _CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|" + digits + r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-
-
-_PRE_TOKENIZERS: Final = {
-    "qwen2": (_modern(r"\p{N}"),),
-    "llama-bpe": (_modern(r"\p{N}{1,3}"),),
-    "llama3": (_modern(r"\p{N}{1,3}"),),
-    "smollm": (r"\p{N}", _GPT2),
-    "gpt-2": (_GPT2,),
-}
-_WHOLE_WORDS: Final = ("llama-bpe", "llama3")
-"""Where a word that is a token as it stands is never built from pairs."""
+_BYTE_PAIRS: Final = "gpt2"
+_SENTENCE_PIECE: Final = "llama"
+_NO_BYTES: Final = (TokenType.CONTROL, TokenType.UNKNOWN, TokenType.UNUSED, TokenType.UNDEFINED)
+_WHITE_SPACE: Final = " \t\n\v\f\r"
+_NEVER_STRIPS: Final = ("<unk>", "<s>", "<|endoftext|>")
+_NOTHING: Final = "a text that no byte-level vocabulary can hold, for it has spaces"
+_SPACE: Final = "\u2581"
+"""How a SentencePiece vocabulary writes a space."""
 
 
 def _byte_characters() -> dict[str, int]:
@@ -50,19 +41,30 @@ class _Special:
     text: str
     token: int
     only_parsed: bool  # control tokens stay text in what a user typed; tokens that the model's makers added never do
+    strips: bool  # white space that follows is dropped
 
 
 def unknown_tokenizer(vocabulary: Vocabulary) -> str | None:
     """Why `NativeTokenizer` cannot be made of this vocabulary, or None if it can."""
-    if vocabulary.model != "gpt2":
+    if vocabulary.model == _SENTENCE_PIECE:
+        missing = _byte_ids(vocabulary).count(None)
+        return f"the vocabulary has no token for {missing} of the 256 bytes" if missing else None
+    if vocabulary.model != _BYTE_PAIRS:
         return f"the native engine does not know the tokenizer '{vocabulary.model}'"
-    if (vocabulary.pre or "") not in _PRE_TOKENIZERS:
+    if _pre(vocabulary) not in PRE_TOKENIZERS:
         return f"the native engine does not know the pre-tokenizer '{vocabulary.pre}'"
     return None
 
 
+def doubtful_tokenizer(vocabulary: Vocabulary) -> str | None:
+    """What a user should know about a vocabulary that can be used, or None if there is nothing to say."""
+    if vocabulary.model == _BYTE_PAIRS and _pre(vocabulary) == "default":
+        return "the model file does not say how its text is split, so llama.cpp's default is used; a newer conversion may answer better"
+    return None
+
+
 class NativeTokenizer:
-    """A `Tokenizer` for byte-level BPE vocabularies. Safe to use from any thread.
+    """A `Tokenizer` for byte-level BPE and SentencePiece vocabularies. Safe to use from any thread.
 
     Args:
         vocabulary: of the model file.
@@ -74,9 +76,10 @@ class NativeTokenizer:
     def __init__(self, vocabulary: Vocabulary) -> None:
         if reason := unknown_tokenizer(vocabulary):
             raise UnsupportedModelError(reason, "use --backend llama")
-        expressions = _PRE_TOKENIZERS[vocabulary.pre or ""]
         self._vocabulary = vocabulary
-        self._tokenizer = _byte_pairs(vocabulary, expressions)
+        self._texts = _texts(vocabulary)
+        self._is_sentence_piece = vocabulary.model == _SENTENCE_PIECE
+        self._ordinary = _sentence_pieces(vocabulary) if self._is_sentence_piece else _byte_pairs(vocabulary)
         # Longest first: llama.cpp cuts out every occurrence of one special token before it looks for a shorter one.
         self._specials = sorted(_specials(vocabulary), key=lambda special: -len(special.text.encode()))
 
@@ -90,6 +93,11 @@ class NativeTokenizer:
         """Every id that ends a generation."""
         return self._vocabulary.end_tokens
 
+    @property
+    def special_texts(self) -> tuple[str, ...]:
+        """Texts of the control tokens."""
+        return tuple(special.text for special in self._specials if special.only_parsed)
+
     def encode(self, text: str, *, parse_special: bool, add_bos: bool) -> Tokens:
         """Text to token ids; see the port. Raises RequestError for lone surrogates."""
         try:
@@ -98,19 +106,26 @@ class NativeTokenizer:
             raise RequestError(f"the text has a lone surrogate at position {error.start}", "send valid Unicode") from None
         vocabulary = self._vocabulary
         tokens: Tokens = [vocabulary.bos] if add_bos and vocabulary.add_bos and vocabulary.bos is not None else []
+        spaced = self._is_sentence_piece and vocabulary.add_space_prefix
+        after_special = True  # so is the beginning of the text
         for part in self._cut(text, parse_special=parse_special):
             if isinstance(part, int):
                 tokens.append(part)
             else:
-                tokens += self._tokenizer.encode(part, add_special_tokens=False).ids
+                tokens += self._ordinary(" " + part if spaced and after_special else part)
+            after_special = isinstance(part, int)
         return tokens
 
     def piece(self, token: int) -> bytes:
         """The bytes of one token, perhaps part of a character. Control tokens give b""."""
-        kind = _kind(self._vocabulary, token)
-        text = self._vocabulary.tokens[token]
-        if kind in (TokenType.CONTROL, TokenType.UNKNOWN, TokenType.UNUSED):
+        kind = self._vocabulary.types[token]
+        text = self._texts[token]
+        if kind in _NO_BYTES:
             return b""
+        if kind == TokenType.BYTE:
+            return bytes([int(text[3:5], 16)])
+        if kind == TokenType.NORMAL and self._is_sentence_piece:
+            return text.replace(_SPACE, " ").encode()
         if kind == TokenType.NORMAL and all(character in _BYTES for character in text):
             return bytes(_BYTES[character] for character in text)
         return text.encode()
@@ -129,27 +144,63 @@ def _split(text: str, special: _Special) -> list[str | int]:
     for index, piece in enumerate(text.split(special.text)):
         if index:
             pieces.append(special.token)
-        if piece:
-            pieces.append(piece)
+        kept = piece.lstrip(_WHITE_SPACE) if index and special.strips else piece
+        if kept:
+            pieces.append(kept)
     return pieces
 
 
-def _kind(vocabulary: Vocabulary, token: int) -> int:
-    """Its type; what ends a generation is a control token, whatever the file says (some call `</s>` normal)."""
-    return int(TokenType.CONTROL) if token in vocabulary.end_tokens else int(vocabulary.types[token])
+def _texts(vocabulary: Vocabulary) -> list[str]:
+    """Texts by id; what a converter left empty has a name in llama.cpp."""
+    return [text or f"[EMPTY_{token}]" for token, text in enumerate(vocabulary.tokens)]
 
 
 def _specials(vocabulary: Vocabulary) -> list[_Special]:
     kinds = {TokenType.CONTROL: True, TokenType.UNKNOWN: True, TokenType.USER_DEFINED: False}
-    found = ((text, token, _kind(vocabulary, token)) for token, text in enumerate(vocabulary.tokens) if text)
-    return [_Special(text, token, only_parsed=kinds[TokenType(kind)]) for text, token, kind in found if kind in kinds]
+    found = zip(_texts(vocabulary), vocabulary.types.tolist(), strict=True)
+    strips = vocabulary.strips_after_special
+    return [
+        _Special(text, token, only_parsed=kinds[kind], strips=strips and text not in _NEVER_STRIPS)
+        for token, (text, kind) in enumerate(found)
+        if kind in kinds
+    ]
 
 
-def _byte_pairs(vocabulary: Vocabulary, expressions: tuple[str, ...]) -> Tokenizer:
-    ids = {text: token for token, text in enumerate(vocabulary.tokens) if text}
+def _pre(vocabulary: Vocabulary) -> str:
+    return vocabulary.pre or "default"
+
+
+def _byte_pairs(vocabulary: Vocabulary) -> Callable[[str], list[int]]:
+    way = PRE_TOKENIZERS[_pre(vocabulary)]
+    ids = {text: token for token, text in enumerate(_texts(vocabulary))}
     merges = [(left, right) for left, _, right in (merge.partition(" ") for merge in vocabulary.merges)]
-    model = models.BPE(vocab=ids, merges=merges, ignore_merges=vocabulary.pre in _WHOLE_WORDS)
-    tokenizer = Tokenizer(model)
-    cuts = [pre_tokenizers.Split(Regex(expression), "isolated") for expression in expressions]
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*cuts, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
-    return tokenizer
+    # A byte without a token has no id either, but what is left and right of it must not be joined.
+    nothing = len(ids)
+    ids[_NOTHING] = nothing
+    tokenizer = Tokenizer(models.BPE(vocab=ids, merges=merges, unk_token=_NOTHING, ignore_merges=way.whole_words))
+    tokenizer.pre_tokenizer = _cutter(way)
+    is_complete = _BYTES.keys() <= ids.keys()
+
+    def encode(text: str) -> list[int]:
+        tokens: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
+        return tokens if is_complete else [token for token in tokens if token != nothing]
+
+    return encode
+
+
+def _cutter(way: PreTokenizer) -> pre_tokenizers.PreTokenizer:
+    cuts = [pre_tokenizers.Split(Regex(expression), "isolated") for expression in way.expressions]
+    return pre_tokenizers.Sequence([*cuts, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+
+
+def _sentence_pieces(vocabulary: Vocabulary) -> Callable[[str], list[int]]:
+    ids = {text: token for token, text in enumerate(_texts(vocabulary))}
+    scores = [0.0] * len(ids) if vocabulary.scores is None else vocabulary.scores.tolist()
+    pieces = SentencePieces(ids, scores, [token for token in _byte_ids(vocabulary) if token is not None])
+    return lambda text: pieces.encode(text.replace(" ", _SPACE))
+
+
+def _byte_ids(vocabulary: Vocabulary) -> list[int | None]:
+    """The token that stands for each byte: `<0x41>`, or else `A`."""
+    named = {text: token for token, text in enumerate(vocabulary.tokens) if text.startswith("<0x") or (len(text) == 1 and text.isascii())}
+    return [named.get(f"<0x{byte:02X}>", named.get(chr(byte))) for byte in range(256)]

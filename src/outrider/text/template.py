@@ -12,6 +12,7 @@ from jinja2.exceptions import TemplateError, TemplateSyntaxError
 
 from outrider.errors import ModelFileError, RequestError
 from outrider.text.budget import Budget
+from outrider.text.guard import encode_guarded, guard_message
 from outrider.text.sandbox import BUDGET, TemplateEnvironment
 from outrider.text.tokenizer import Tokenizer
 from outrider.types import Tokens
@@ -84,12 +85,17 @@ class ChatTemplate:
             raise self._error(f"the chat template can't be compiled: {_shorten(error)}") from error
 
     def encode(self, tokenizer: Tokenizer, rendered: str) -> Tokens:
-        """A rendered conversation as token ids: special texts become their tokens, and the text begins as its model wants it.
+        """What `render_guarded` made, as token ids: special texts become their tokens, and the text begins as its model wants it.
 
         Some templates write the beginning-of-text token themselves and some leave it to the tokenizer; never are there two.
         """
         starts_itself = bool(self._bos) and rendered.startswith(self._bos)
-        return tokenizer.encode(rendered, parse_special=True, add_bos=not starts_itself)
+        return encode_guarded(tokenizer, rendered, add_bos=not starts_itself)
+
+    def render_guarded(self, tokenizer: Tokenizer, messages: Sequence[Mapping[str, object]]) -> str:
+        """As `render`, for `encode`: special texts in the messages stay text. Where there are none the two are the same."""
+        specials = tokenizer.special_texts
+        return self.render([guard_message(message, specials) for message in messages])
 
     def render(
         self,
@@ -100,7 +106,7 @@ class ChatTemplate:
     ) -> str:
         """The prompt's text for a conversation.
 
-        Encode it with `parse_special=True`, and add the beginning-of-text token only if the text doesn't begin with it.
+        Special texts in the messages look like the template's own here; see `render_guarded`.
 
         Args:
             messages: each with a "role" and, usually, a "content".

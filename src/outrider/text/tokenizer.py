@@ -20,6 +20,11 @@ class Tokenizer(Protocol):
         """Every id that ends a generation (end of text, end of turn)."""
         ...
 
+    @property
+    def special_texts(self) -> tuple[str, ...]:
+        """Texts that are one token each where `parse_special` is set and ordinary text where it is not."""
+        ...
+
     def encode(self, text: str, *, parse_special: bool, add_bos: bool) -> Tokens:
         """Text to token ids.
 
