@@ -7,7 +7,7 @@
 
 namespace outrider {
 
-// Quantised activations of one tile of `n` rows. Entries of the n rows that belong to the same columns are adjacent, so that
+// Activations of one tile, int8 or floats, of `n` rows. Entries of the n rows that belong to the same columns are adjacent, so that
 // a kernel reads them as broadcast operands: values[column / 4][row in tile] and so on.
 struct ActivationTile {
     int32_t* values;   // [columns / 4][n]: 4 consecutive int8 each
@@ -15,6 +15,7 @@ struct ActivationTile {
     int32_t* offsets;  // kPer256: -32 x sum of each 16 columns; kPer32: -16 x sum of each 32 columns
     int32_t* pairs;    // kPer256: [columns / 64][n]: two int16, the sums of two neighbouring 32-column sub-blocks
     float* sums;       // kPer32: [columns / 32][n]: scale x sum of each 32 columns
+    float* floats;     // kFloat: [columns][n], in place of all the others; zero from the last column to the end of its panel
 };
 
 // 16 rows of a weight matrix times one tile, or a range of their columns.

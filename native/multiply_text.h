@@ -269,6 +269,6 @@ void multiply(const MultiplyJob& job) {
 // In the order of enum Format.
 #define OUTRIDER_MULTIPLY_TABLE                                                                              \
     { OUTRIDER_TILES(Q4K), OUTRIDER_TILES(Q6K), OUTRIDER_TILES(Q50), OUTRIDER_TILES(Q80), OUTRIDER_TILES(Q41), OUTRIDER_TILES(Q40), \
-      OUTRIDER_TILES(Q51), OUTRIDER_TILES(Q5K) }
+      OUTRIDER_TILES(Q51), OUTRIDER_TILES(Q5K), OUTRIDER_TILES(F32), OUTRIDER_TILES(F16), OUTRIDER_TILES(BF16) }
 
 }  // namespace

@@ -11,11 +11,11 @@ namespace outrider {
 constexpr int kPanelRows = 16;
 constexpr int kMaxTile = 8;  // activation rows that share one pass over a panel: 3 x 8 accumulators fit 32 registers
 
-// How a format wants its activations quantised: one scale per 256 columns (K-quants) or per 32 (the 32-column blocks).
-enum class ActivationKind : int { kPer256 = 0, kPer32 = 1 };
-constexpr int kActivationKinds = 2;
+// How a format wants its activations: as int8 with one scale per 256 columns (K-quants) or per 32 (the 32-column blocks), or as floats.
+enum class ActivationKind : int { kPer256 = 0, kPer32 = 1, kFloat = 2 };
+constexpr int kActivationKinds = 3;
 
-enum Format : int { kQ4K, kQ6K, kQ50, kQ80, kQ41, kQ40, kQ51, kQ5K, kFormats };
+enum Format : int { kQ4K, kQ6K, kQ50, kQ80, kQ41, kQ40, kQ51, kQ5K, kF32, kF16, kBF16, kFormats };
 
 // Nibbles: the low ones of stripe c are columns 4c..4c+3 of the sub-block, the high ones columns 16+4c..16+4c+3.
 struct PanelQ4K {
@@ -68,6 +68,19 @@ struct PanelQ51 {
 struct PanelQ80 {
     uint8_t bytes[2][8][64];  // s8 + 128
     uint16_t d[2][16];
+};
+
+// Matrices that were never quantised, column by column, bits as in the file.
+struct PanelF32 {
+    float values[64][16];
+};
+
+struct PanelF16 {
+    uint16_t values[64][16];
+};
+
+struct PanelBF16 {
+    uint16_t values[64][16];
 };
 
 static_assert(sizeof(PanelQ4K) == 2368 && sizeof(PanelQ5K) == 2880 && sizeof(PanelQ6K) == 3392);

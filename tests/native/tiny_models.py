@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
 import gguf
 import numpy as np
 from gguf import GGMLQuantizationType as Type
 from numpy.typing import NDArray
 
-FORMATS = (Type.Q4_0, Type.Q4_1, Type.Q5_0, Type.Q5_1, Type.Q8_0, Type.Q4_K, Type.Q5_K, Type.Q6_K)
+QUANTISED = (Type.Q4_0, Type.Q4_1, Type.Q5_0, Type.Q5_1, Type.Q8_0, Type.Q4_K, Type.Q5_K, Type.Q6_K)
+FLOATS = (Type.F32, Type.F16, Type.BF16)
+FORMATS = QUANTISED + FLOATS
+
+Blocks: TypeAlias = "Callable[[np.random.Generator, Type, int, int], NDArray[np.uint8]]"
+"""Makes the bytes of a matrix, [rows, bytes], from its type, rows and columns."""
 
 # Where a block keeps its float16 scales; random bytes there would be huge or NaN.
-_SCALE_OFFSETS = {kind: (208,) if kind is Type.Q6_K else (0, 2) for kind in FORMATS} | dict.fromkeys(
+_SCALE_OFFSETS = {kind: (208,) if kind is Type.Q6_K else (0, 2) for kind in QUANTISED} | dict.fromkeys(
     (Type.Q4_0, Type.Q5_0, Type.Q8_0), (0,)
 )
 # Roughly what makes a random row of weights have values of a few hundredths.
@@ -22,7 +29,14 @@ _SCALE = {Type.Q4_K: 2e-4, Type.Q5_K: 1e-4, Type.Q6_K: 5e-5, Type.Q8_0: 5e-4}
 
 @dataclass
 class Shape:
-    """Sizes of a tiny model; the odd ones exercise padding: rows that are no multiple of 16, columns that are none of 64."""
+    """Sizes of a tiny model; the odd ones exercise padding: rows that are no multiple of 16, columns that are none of 64.
+
+    Attributes:
+        types: of the matrices, which take them in turn.
+        vectors: type of norms and biases.
+        metadata: more keys, without the architecture before them.
+        tensors: more tensors.
+    """
 
     architecture: str = "qwen2"
     layers: int = 2
@@ -33,12 +47,17 @@ class Shape:
     vocab: int = 300
     tied: bool = False
     types: tuple[Type, ...] = FORMATS
+    vectors: Type = Type.F32
     biases: bool = True
-    extra: dict[str, float] = field(default_factory=dict)
+    metadata: dict[str, str | int | float] = field(default_factory=dict)
+    tensors: dict[str, NDArray[np.float32]] = field(default_factory=dict)
 
 
 def random_blocks(rng: np.random.Generator, kind: Type, rows: int, columns: int) -> NDArray[np.uint8]:
-    """[rows, bytes]: every bit pattern of the quants, sensible scales."""
+    """[rows, bytes]: every bit pattern of the quants, sensible scales; floats of a few hundredths."""
+    if kind in FLOATS:
+        values = (0.05 * rng.standard_normal((rows, columns))).astype(np.float32)
+        return gguf.quantize(values, kind).view(np.uint8).reshape(rows, -1)
     block, n_bytes = gguf.GGML_QUANT_SIZES[kind]
     n_blocks = columns // block
     data = rng.integers(0, 256, (rows, n_blocks, n_bytes), dtype=np.uint8)
@@ -48,9 +67,14 @@ def random_blocks(rng: np.random.Generator, kind: Type, rows: int, columns: int)
     return data.reshape(rows, n_blocks * n_bytes)
 
 
-def write_model(path: Path, shape: Shape, seed: int = 0) -> dict[str, NDArray[np.float32]]:
-    """Write the file; returns each matrix as gguf's reference dequantises it."""
-    rng = np.random.default_rng(seed)
+def odd_floats(rng: np.random.Generator, kind: Type, rows: int, columns: int) -> NDArray[np.uint8]:
+    """[rows, bytes] of bit patterns in turn, of 16 bits all if there is room; random ones of 32 bits."""
+    if kind is Type.F32:
+        return rng.integers(0, 256, (rows, 4 * columns), dtype=np.uint8)
+    return np.resize(np.arange(1 << 16, dtype=np.uint16), (rows, columns)).view(np.uint8)
+
+
+def _begin(path: Path, shape: Shape) -> gguf.GGUFWriter:
     writer = gguf.GGUFWriter(path, shape.architecture)
     writer.add_block_count(shape.layers)
     writer.add_context_length(2048)
@@ -66,6 +90,15 @@ def write_model(path: Path, shape: Shape, seed: int = 0) -> dict[str, NDArray[np
     writer.add_token_list(["t1t2" if token == 3 else f"t{token}" for token in range(shape.vocab)])
     writer.add_token_types([gguf.TokenType.CONTROL if token == shape.vocab - 1 else gguf.TokenType.NORMAL for token in range(shape.vocab)])
     writer.add_token_merges(["t1 t2"])
+    for key, value in shape.metadata.items():
+        _add(writer, f"{shape.architecture}.{key}", value)
+    return writer
+
+
+def write_model(path: Path, shape: Shape, seed: int = 0, blocks: Blocks = random_blocks) -> dict[str, NDArray[np.float32]]:
+    """Write the file; returns each matrix as gguf's reference dequantises it, and the other tensors as float32 too."""
+    rng = np.random.default_rng(seed)
+    writer = _begin(path, shape)
     reference: dict[str, NDArray[np.float32]] = {}
     turn = 0
 
@@ -73,12 +106,15 @@ def write_model(path: Path, shape: Shape, seed: int = 0) -> dict[str, NDArray[np
         nonlocal turn
         kind = shape.types[turn % len(shape.types)]
         turn += 1
-        data = random_blocks(rng, kind, rows, columns)
+        data = blocks(rng, kind, rows, columns)
         reference[name] = gguf.dequantize(data, kind)
         writer.add_tensor(name, data, raw_dtype=kind)
 
     def vector(name: str, n: int, mean: float) -> None:
-        writer.add_tensor(name, (mean + 0.1 * rng.standard_normal(n)).astype(np.float32))
+        values = (mean + 0.1 * rng.standard_normal(n)).astype(np.float32)
+        data = gguf.quantize(values, shape.vectors).view(np.uint8)
+        reference[name] = gguf.dequantize(data, shape.vectors)
+        writer.add_tensor(name, data, raw_dtype=shape.vectors)
 
     head = shape.embedding // shape.heads
     matrix("token_embd.weight", shape.embedding, shape.vocab)
@@ -100,8 +136,19 @@ def write_model(path: Path, shape: Shape, seed: int = 0) -> dict[str, NDArray[np
     vector("output_norm.weight", shape.embedding, 1.0)
     if not shape.tied:
         matrix("output.weight", shape.embedding, shape.vocab)
+    for name, values in shape.tensors.items():
+        writer.add_tensor(name, values)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
     return reference
+
+
+def _add(writer: gguf.GGUFWriter, key: str, value: str | int | float) -> None:
+    if isinstance(value, str):
+        writer.add_string(key, value)
+    elif isinstance(value, int):
+        writer.add_uint32(key, value)
+    else:
+        writer.add_float32(key, value)
