@@ -232,7 +232,7 @@ Weights::Weights(const std::vector<std::string>& paths, const std::vector<Tensor
         loader.declare(layer.down, at + "ffn_down.weight", inner, width);
     }
     output_norm = loader.vector("output_norm.weight", width);
-    rope_factors = loader.optional_vector("rope_freqs.weight", hyper.rope_dimensions / 2);
+    if (!hyper.rope_factors.empty()) rope_factors = loader.vector(hyper.rope_factors, hyper.rope_dimensions / 2);
     const bool tied = !loader.has("output.weight");
     head_parts = group_ranges(head_rows, hyper.vocabulary);
     if (!tied) {
