@@ -1,4 +1,4 @@
-// Quantised activations of a whole pass, stored tile by tile: the rows are cut into tiles of at most kMaxTile.
+// Activations of a whole pass in the forms that matrices want, stored tile by tile: the rows are cut into tiles of at most kMaxTile.
 #pragma once
 #include "kernels.h"
 #include "memory.h"
@@ -30,6 +30,7 @@ public:
         pairs_.ensure(n / 64);
         halves_.ensure(n / 32);
         sums_.ensure(n / 32);
+        floats_.ensure(n);  // what a kind does not use stays untouched, unbacked memory
     }
     static int padded(int columns) { return (columns + 63) / 64 * 64; }
 
@@ -38,13 +39,13 @@ public:
         auto at = [&](int width) { return size_t(first) * size_t(columns_ / width) + size_t(column / width) * size_t(n); };
         const int scale_width = kind == ActivationKind::kPer256 ? 256 : 32, offset_width = kind == ActivationKind::kPer256 ? 16 : 32;
         return {values_.data() + at(4), scales_.data() + at(scale_width), offsets_.data() + at(offset_width), pairs_.data() + at(64), halves_.data() + at(32),
-                sums_.data() + at(32)};
+                sums_.data() + at(32),  floats_.data() + at(1)};
     }
 
 private:
     int columns_ = 0;
     Buffer<int32_t> values_, offsets_, pairs_, halves_;
-    Buffer<float> scales_, sums_;
+    Buffer<float> scales_, sums_, floats_;
 };
 
 }  // namespace outrider

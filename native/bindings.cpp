@@ -14,6 +14,7 @@
 
 #include "engine.h"
 #include "probe.h"
+#include "rope.h"
 
 namespace nb = nanobind;
 using namespace outrider;
@@ -130,6 +131,15 @@ nb::ndarray<nb::numpy, float> hidden_row(const Engine& engine, int row) {
     return out.array({n});
 }
 
+nb::ndarray<nb::numpy, float> rotation(const HyperParameters& hyper, const std::vector<float>& factors, int position) {
+    if (hyper.rope_dimensions < 2 || hyper.rope_dimensions > kMaxHead) throw std::invalid_argument("unusable rope parameters");
+    if (!factors.empty() && factors.size() != size_t(hyper.rope_dimensions / 2)) throw std::invalid_argument("one factor for each pair");
+    const Rope rope(hyper, factors);
+    Owned<float> out(size_t(rope.pairs()) * 2);
+    rope.fill(position, out.data);
+    return out.array({2, size_t(rope.pairs())});
+}
+
 std::vector<std::string> instruction_sets() {
     std::vector<std::string> names;
     for (const Kernels* set : usable_kernels()) names.push_back(set->name);
@@ -154,7 +164,14 @@ NB_MODULE(_core, m) {
         .def_rw("rope_base", &HyperParameters::rope_base)
         .def_rw("rope_scale", &HyperParameters::rope_scale)
         .def_rw("rope_dimensions", &HyperParameters::rope_dimensions)
-        .def_rw("rope_neox", &HyperParameters::rope_neox);
+        .def_rw("rope_neox", &HyperParameters::rope_neox)
+        .def_rw("rope_factors", &HyperParameters::rope_factors)
+        .def_rw("rope_attention_factor", &HyperParameters::rope_attention_factor)
+        .def_rw("rope_extrapolation", &HyperParameters::rope_extrapolation)
+        .def_rw("rope_beta_fast", &HyperParameters::rope_beta_fast)
+        .def_rw("rope_beta_slow", &HyperParameters::rope_beta_slow)
+        .def_rw("rope_log_multiplier", &HyperParameters::rope_log_multiplier)
+        .def_rw("rope_original_context", &HyperParameters::rope_original_context);
     nb::class_<Engine>(m, "Engine")
         .def_prop_ro("isa", [](const Engine& e) { return std::string(e.kernels.name); })
         .def_prop_ro("threads", [](const Engine& e) { return e.pool.size(); })
@@ -177,6 +194,7 @@ NB_MODULE(_core, m) {
         .def("hidden_row", &hidden_row);
     m.def("load", &load);
     m.def("instruction_sets", &instruction_sets);
+    m.def("rotation", &rotation);
     m.def("allowed_cpus", &allowed_cpus);
     m.def("supported_types", [] {
         std::vector<int> types;

@@ -28,6 +28,13 @@ Panel* first_panel(uint8_t* group, int row) { return reinterpret_cast<Panel*>(gr
 template <class Panel>
 const Panel* first_panel(const uint8_t* group, int row) { return reinterpret_cast<const Panel*>(group) + row / kPanelRows; }
 
+float bfloat_to_float(uint16_t upper) {
+    const uint32_t bits = uint32_t(upper) << 16;
+    float result;
+    std::memcpy(&result, &bits, 4);
+    return result;
+}
+
 uint16_t read_half(const uint8_t* p) {
     uint16_t half;
     std::memcpy(&half, p, 2);
@@ -242,6 +249,21 @@ void unpack_q8_0(const uint8_t* panels, int columns, int row, float* out) {
     }
 }
 
+float widen_value(float value) { return value; }
+
+template <class Panel, class Value>
+void pack_floats(const uint8_t* source, int columns, int row, uint8_t* out) {
+    Panel* first = first_panel<Panel>(out, row);
+    for (int c = 0; c < columns; c++)
+        std::memcpy(&first[c / 64 * kGroupPanels].values[c % 64][row % kPanelRows], source + size_t(c) * sizeof(Value), sizeof(Value));
+}
+
+template <class Panel, auto Widen>
+void unpack_floats(const uint8_t* panels, int columns, int row, float* out) {
+    const Panel* first = first_panel<Panel>(panels, row);
+    for (int c = 0; c < columns; c++) out[c] = Widen(first[c / 64 * kGroupPanels].values[c % 64][row % kPanelRows]);
+}
+
 // In the order of enum Format.
 const FormatInfo kInfo[kFormats] = {
     {kQ4K, 12, "Q4_K", 256, 144, 256, sizeof(PanelQ4K), ActivationKind::kPer256, pack_q4_k, unpack_q4_k},
@@ -252,6 +274,9 @@ const FormatInfo kInfo[kFormats] = {
     {kQ40, 2, "Q4_0", 32, 18, 64, sizeof(PanelQ40), ActivationKind::kPer32, pack_block32<PanelQ40, false, false>, unpack_block32<PanelQ40, false, false, 8>},
     {kQ51, 7, "Q5_1", 32, 24, 64, sizeof(PanelQ51), ActivationKind::kPer32, pack_block32<PanelQ51, true, true>, unpack_block32<PanelQ51, true, true, 0>},
     {kQ5K, 13, "Q5_K", 256, 176, 256, sizeof(PanelQ5K), ActivationKind::kPer256, pack_q5_k, unpack_q5_k},
+    {kF32, 0, "F32", 1, 4, 64, sizeof(PanelF32), ActivationKind::kFloat, pack_floats<PanelF32, float>, unpack_floats<PanelF32, widen_value>},
+    {kF16, 1, "F16", 1, 2, 64, sizeof(PanelF16), ActivationKind::kFloat, pack_floats<PanelF16, uint16_t>, unpack_floats<PanelF16, half_to_float>},
+    {kBF16, 30, "BF16", 1, 2, 64, sizeof(PanelBF16), ActivationKind::kFloat, pack_floats<PanelBF16, uint16_t>, unpack_floats<PanelBF16, bfloat_to_float>},
 };
 
 }  // namespace
@@ -263,5 +288,13 @@ const FormatInfo* find_format(int type) {
 }
 
 const FormatInfo& format_info(Format format) { return kInfo[format]; }
+
+void widen(const FormatInfo& info, const uint8_t* source, int n, float* out) {
+    if (info.format == kF32) {
+        std::memcpy(out, source, size_t(n) * 4);
+        return;
+    }
+    for (int i = 0; i < n; i++) out[i] = info.format == kF16 ? half_to_float(read_half(source + 2 * i)) : bfloat_to_float(read_half(source + 2 * i));
+}
 
 }  // namespace outrider

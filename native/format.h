@@ -27,5 +27,7 @@ const FormatInfo* find_format(int type);
 const FormatInfo& format_info(Format format);
 
 float half_to_float(uint16_t half);
+// `n` values of a format that is not quantised (ActivationKind::kFloat).
+void widen(const FormatInfo& info, const uint8_t* source, int n, float* out);
 
 }  // namespace outrider

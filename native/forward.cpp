@@ -22,12 +22,7 @@ void mark(const Matrix& matrix, bool (&kinds)[kActivationKinds]) { kinds[int(mat
 Forward::Forward(const Weights& weights, Cache& cache, const Kernels& kernels, Pool& pool)
     : weights_(weights), hyper_(weights.hyper), cache_(cache), kernels_(kernels), pool_(pool), width_(Activations::padded(hyper_.embedding)),
       inner_(Activations::padded(hyper_.feed_forward)), q_width_(Activations::padded(hyper_.heads * hyper_.head)),
-      kv_width_(Activations::padded(hyper_.kv_heads * hyper_.head)), group_(hyper_.heads / hyper_.kv_heads), scratch_(size_t(pool.size())) {
-    for (int i = 0; i < hyper_.rope_dimensions / 2; i++) {
-        double frequency = std::pow(double(hyper_.rope_base), -2.0 * i / hyper_.rope_dimensions) * double(hyper_.rope_scale);
-        if (!weights.rope_factors.empty()) frequency /= double(weights.rope_factors[size_t(i)]);
-        inverse_frequency_.push_back(frequency);
-    }
+      kv_width_(Activations::padded(hyper_.kv_heads * hyper_.head)), group_(hyper_.heads / hyper_.kv_heads), rope_(hyper_, weights.rope_factors), scratch_(size_t(pool.size())) {
     for (Scratch& s : scratch_) {
         s.scores.ensure(kMaxTile * kChunk);
         s.row.ensure(size_t(std::max({width_, inner_, q_width_})));
@@ -79,7 +74,7 @@ void Forward::prepare(const std::vector<Segment>& segments) {
     mixed_.ensure(n * size_t(q_width_));
     gate_.ensure(n * size_t(inner_));
     up_.ensure(n * size_t(inner_));
-    rope_.ensure(n * size_t(hyper_.rope_dimensions));
+    directions_.ensure(n * size_t(hyper_.rope_dimensions));
     const size_t n_queries = n * size_t(hyper_.heads), n_partials = by_chunk_ ? n_queries * size_t(n_chunks_) : 1;
     queries_.ensure(n_queries * kMaxHead);
     state_out_.ensure(n_queries * kMaxHead);
@@ -93,21 +88,9 @@ void Forward::prepare(const std::vector<Segment>& segments) {
         inner_activations_[kind].ensure(n_rows_, inner_);
     }
     for (Scratch& s : scratch_) s.carry.ensure(n * kGroupRows);
-    fill_rope();
+    for (size_t r = 0; r < n; r++) rope_.fill(rows_[r].position, directions_.data() + r * size_t(hyper_.rope_dimensions));
     slot_of_row_.assign(n, -1);
     n_slots_ = 0;
-}
-
-void Forward::fill_rope() {
-    const int half = hyper_.rope_dimensions / 2;
-    for (int r = 0; r < n_rows_; r++) {
-        float* to = rope_.data() + size_t(r) * size_t(2 * half);
-        for (int i = 0; i < half; i++) {
-            const double angle = rows_[size_t(r)].position * inverse_frequency_[size_t(i)];
-            to[i] = float(std::cos(angle));
-            to[half + i] = float(std::sin(angle));
-        }
-    }
 }
 
 bool Forward::run(const std::vector<Segment>& segments, const std::function<bool()>& cancelled) {
@@ -241,7 +224,7 @@ void Forward::layer(int index, int thread) {
 
 void Forward::rotate_head(float* x, int row) const {
     const int half = hyper_.rope_dimensions / 2;
-    const float *cosine = rope_.data() + size_t(row) * size_t(2 * half), *sine = cosine + half;
+    const float *cosine = directions_.data() + size_t(row) * size_t(2 * half), *sine = cosine + half;
     for (int i = 0; i < half; i++) {
         float &a = hyper_.rope_neox ? x[i] : x[2 * i], &b = hyper_.rope_neox ? x[i + half] : x[2 * i + 1];
         const float old_a = a, old_b = b;

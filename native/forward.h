@@ -7,6 +7,7 @@
 #include "cache.h"
 #include "kernels.h"
 #include "pool.h"
+#include "rope.h"
 #include "weights.h"
 
 namespace outrider {
@@ -58,7 +59,6 @@ private:
     };
 
     void prepare(const std::vector<Segment>& segments);
-    void fill_rope();
     void embed(int thread);
     void layer(int index, int thread);
     void quantise_rows(const Vector* norm, const float* x, int columns, int stride, bool (&kinds)[kActivationKinds], int thread);
@@ -90,8 +90,8 @@ private:
     std::vector<Part> parts_;
     std::vector<Row> rows_;
     Tiling tiling_{1};
-    std::vector<double> inverse_frequency_;
-    Buffer<float> rope_, hidden_, normed_, q_, k_, v_, queries_, mixed_, gate_, up_;
+    const Rope rope_;
+    Buffer<float> directions_, hidden_, normed_, q_, k_, v_, queries_, mixed_, gate_, up_;
     Buffer<float> state_out_, state_max_, state_sum_, chunk_out_, chunk_max_, chunk_sum_;
     Activations activations_[kActivationKinds], inner_activations_[kActivationKinds], head_activations_[kActivationKinds];
     struct Scratch {

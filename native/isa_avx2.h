@@ -79,6 +79,9 @@ struct Isa {
     static Floats load(const float* p) { return _mm256_loadu_ps(p); }
     static void store(float* p, Floats v) { _mm256_storeu_ps(p, v); }
     static Floats load_half(const uint16_t* p) { return _mm256_cvtph_ps(_mm_load_si128(reinterpret_cast<const __m128i*>(p))); }
+    static Floats load_bfloat(const uint16_t* p) {
+        return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_load_si128(reinterpret_cast<const __m128i*>(p))), 16));
+    }
     static void store_half(uint16_t* p, Floats v) { _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT)); }
     static Floats to_float(Ints v) { return _mm256_cvtepi32_ps(v); }
     static Ints round(Floats v) { return _mm256_cvtps_epi32(v); }

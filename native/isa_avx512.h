@@ -63,6 +63,9 @@ struct Isa {
     static Floats load(const float* p) { return _mm512_loadu_ps(p); }
     static void store(float* p, Floats v) { _mm512_storeu_ps(p, v); }
     static Floats load_half(const uint16_t* p) { return _mm512_cvtph_ps(_mm256_load_si256(reinterpret_cast<const __m256i*>(p))); }
+    static Floats load_bfloat(const uint16_t* p) {
+        return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_load_si256(reinterpret_cast<const __m256i*>(p))), 16));
+    }
     static void store_half(uint16_t* p, Floats v) {
         _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
     }

@@ -63,6 +63,14 @@ struct Isa {
     static Floats load(const float* p) { Floats v; memcpy(v.at, p, 64); return v; }
     static void store(float* p, const Floats& v) { memcpy(p, v.at, 64); }
     static Floats load_half(const uint16_t* p) { Floats v; OUTRIDER_LANES v.at[i] = widen_half(p[i]); return v; }
+    static Floats load_bfloat(const uint16_t* p) {
+        Floats v;
+        OUTRIDER_LANES {
+            const uint32_t bits = uint32_t(p[i]) << 16;
+            memcpy(&v.at[i], &bits, 4);
+        }
+        return v;
+    }
     static void store_half(uint16_t* p, const Floats& v) { OUTRIDER_LANES p[i] = narrow_half(v.at[i]); }
     static Floats to_float(const Ints& v) { Floats r; OUTRIDER_LANES r.at[i] = float(v.at[i]); return r; }
     static Ints round(const Floats& v) { Ints r; OUTRIDER_LANES r.at[i] = int32_t(__builtin_lrintf(v.at[i])); return r; }

@@ -7,7 +7,7 @@
 
 namespace outrider {
 
-// Quantised activations of one tile of `n` rows. Entries of the n rows that belong to the same columns are adjacent, so that
+// Activations of one tile, int8 or floats, of `n` rows. Entries of the n rows that belong to the same columns are adjacent, so that
 // a kernel reads them as broadcast operands: values[column / 4][row in tile] and so on.
 struct ActivationTile {
     int32_t* values;   // [columns / 4][n]: 4 consecutive int8 each
@@ -16,6 +16,7 @@ struct ActivationTile {
     int32_t* pairs;    // kPer256: [columns / 64][n]: two int16, the sums of two neighbouring 32-column sub-blocks
     int32_t* halves;   // kPer256: [columns / 32][n]: two int16, minus the sums of two neighbouring halves of a sub-block
     float* sums;       // kPer32: [columns / 32][n]: scale x sum of each 32 columns
+    float* floats;     // kFloat: [columns][n], in place of all the others; zero from the last column to the end of its panel
 };
 
 // A row group of a weight matrix times one tile, or a range of their columns.

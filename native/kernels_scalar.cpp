@@ -3,6 +3,7 @@
 #include "isa_scalar.h"
 
 #include "multiply_text.h"
+#include "multiply_float_text.h"
 #include "rows_text.h"
 
 namespace outrider {

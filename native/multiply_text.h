@@ -312,7 +312,8 @@ OUTRIDER_INLINE ActivationTile columns_of(const ActivationTile& x, int p, int fi
     constexpr bool kWide = F::Panel::kColumns == 256;
     constexpr int kBlocks = kWide ? 1 : 2;
     return {x.values + p * (F::Panel::kColumns / 4) * N + first, x.scales + p * kBlocks * N + first, x.offsets + p * (kWide ? 16 : 2) * N + first,
-            x.pairs + p * 4 * N + first,                         x.halves + p * 8 * N + first,       x.sums + p * kBlocks * N + first};
+            x.pairs + p * 4 * N + first,                         x.halves + p * 8 * N + first,       x.sums + p * kBlocks * N + first,
+            x.floats + p * F::Panel::kColumns * N + first};
 }
 
 // Panels p to end for S rows of the tile from row `First` on and G vectors of weight rows from `v` on. Running results live in `carry`.
@@ -360,6 +361,6 @@ void multiply(const MultiplyJob& job) {
 // In the order of enum Format.
 #define OUTRIDER_MULTIPLY_TABLE                                                                              \
     { OUTRIDER_TILES(Q4K), OUTRIDER_TILES(Q6K), OUTRIDER_TILES(Q50), OUTRIDER_TILES(Q80), OUTRIDER_TILES(Q41), OUTRIDER_TILES(Q40), \
-      OUTRIDER_TILES(Q51), OUTRIDER_TILES(Q5K) }
+      OUTRIDER_TILES(Q51), OUTRIDER_TILES(Q5K), OUTRIDER_TILES(F32), OUTRIDER_TILES(F16), OUTRIDER_TILES(BF16) }
 
 }  // namespace

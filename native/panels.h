@@ -13,11 +13,11 @@ constexpr int kPanelRows = 16;
 constexpr int kGroupPanels = 2, kGroupRows = kGroupPanels * kPanelRows;
 constexpr int kMaxTile = 8;  // activation rows that share one pass over a row group
 
-// How a format wants its activations quantised: one scale per 256 columns (K-quants) or per 32 (the 32-column blocks).
-enum class ActivationKind : int { kPer256 = 0, kPer32 = 1 };
-constexpr int kActivationKinds = 2;
+// How a format wants its activations: as int8 with one scale per 256 columns (K-quants) or per 32 (the 32-column blocks), or as floats.
+enum class ActivationKind : int { kPer256 = 0, kPer32 = 1, kFloat = 2 };
+constexpr int kActivationKinds = 3;
 
-enum Format : int { kQ4K, kQ6K, kQ50, kQ80, kQ41, kQ40, kQ51, kQ5K, kFormats };
+enum Format : int { kQ4K, kQ6K, kQ50, kQ80, kQ41, kQ40, kQ51, kQ5K, kF32, kF16, kBF16, kFormats };
 
 // Nibbles: the low ones of stripe c are columns 4c..4c+3 of the sub-block, the high ones columns 16+4c..16+4c+3.
 struct PanelQ4K {
@@ -78,6 +78,22 @@ struct PanelQ80 {
     static constexpr int kColumns = 64;
     uint8_t bytes[2][8][64];  // s8 + 128
     uint16_t d[2][16];
+};
+
+// Matrices that were never quantised, column by column, bits as in the file.
+struct PanelF32 {
+    static constexpr int kColumns = 64;
+    float values[64][16];
+};
+
+struct PanelF16 {
+    static constexpr int kColumns = 64;
+    uint16_t values[64][16];
+};
+
+struct PanelBF16 {
+    static constexpr int kColumns = 64;
+    uint16_t values[64][16];
 };
 
 static_assert(sizeof(PanelQ4K) == 2368 && sizeof(PanelQ5K) == 2880 && sizeof(PanelQ6K) == 3392);

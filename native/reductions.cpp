@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "elementary.h"
+
 namespace outrider {
 
 namespace {
@@ -57,7 +59,7 @@ std::vector<RowStatistics> row_statistics(const std::vector<const float*>& rows,
         for (size_t r = 0; r < rows.size(); r++) {
             double sum = 0.0;
             for (int p = 0; p < n_pieces; p++) sum += double(pieces[r * size_t(n_pieces) + size_t(p)].sum);
-            result[r].logsumexp = double(result[r].max) + std::log(sum);
+            result[r].logsumexp = double(result[r].max) + logarithm(sum);
         }
     return result;
 }

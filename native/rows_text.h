@@ -85,6 +85,7 @@ inline int32_t four_bytes(const int8_t* q) {
     return word;
 }
 
+// All quantisers write what pads the last panel too: other rows of an earlier pass may have lain there, and 0 x NaN is NaN.
 void quantise_per_256(const float* x, int n, const ActivationTile& tile, int row, int n_rows) {
     int8_t q[256];
     for (int p = 0; p < n / 256; p++) {
@@ -116,6 +117,18 @@ void quantise_per_32(const float* x, int n, const ActivationTile& tile, int row,
         tile.offsets[b * n_rows + row] = -16 * sum;
         tile.sums[b * n_rows + row] = scale * float(sum);
     }
+    if (n / 32 % 2) {  // what pads the last panel
+        const int b = n / 32;
+        for (int c = 0; c < 8; c++) tile.values[(b * 8 + c) * n_rows + row] = 0;
+        tile.offsets[b * n_rows + row] = 0;
+        tile.scales[b * n_rows + row] = tile.sums[b * n_rows + row] = 0.0f;
+    }
+}
+
+// Floats stay as they are.
+void spread_floats(const float* x, int n, const ActivationTile& tile, int row, int n_rows) {
+    for (int c = 0; c < n; c++) tile.floats[c * n_rows + row] = x[c];
+    for (int c = n; c % 64; c++) tile.floats[c * n_rows + row] = 0.0f;
 }
 
 void gate_rows(const float* gate, const float* up, int n, float* y) {
@@ -227,7 +240,7 @@ void fold(float* out, float* max, float* sum, const float* chunk_out, float chun
 #define OUTRIDER_KERNELS(name)                                                                                                       \
     {                                                                                                                                \
         name, OUTRIDER_MULTIPLY_TABLE, {attend<1>, attend<2>, attend<3>, attend<4>, attend<5>, attend<6>, attend<7>, attend<8>},     \
-            fold, normalise, {quantise_per_256, quantise_per_32}, gate_rows, scale_row, to_half, maximum, sum_exp                    \
+            fold, normalise, {quantise_per_256, quantise_per_32, spread_floats}, gate_rows, scale_row, to_half, maximum, sum_exp                    \
     }
 
 }  // namespace

@@ -83,10 +83,13 @@ public:
     Vector vector(const std::string& name, int64_t n) const {
         const TensorEntry& tensor = entry(name);
         check_shape(tensor, {n});
-        if (tensor.type != 0) fail(name, "must be F32");
-        check_bounds(tensor, uint64_t(n) * 4);
+        const FormatInfo* info = find_format(tensor.type);
+        if (!info || info->activation != ActivationKind::kFloat) fail(name, "must be F32, F16 or BF16");
+        check_bounds(tensor, uint64_t(n) * uint64_t(info->block_bytes));
+        std::vector<uint8_t> raw(size_t(n) * size_t(info->block_bytes));
+        if (!files_[size_t(tensor.file)].read(raw.data(), raw.size(), tensor.offset)) fail(name, "the file ended early");
         Vector values(size_t(n + kGroupRows - 1) / kGroupRows * kGroupRows);
-        if (!files_[size_t(tensor.file)].read(values.data(), size_t(n) * 4, tensor.offset)) fail(name, "the file ended early");
+        widen(*info, raw.data(), int(n), values.data());
         return values;
     }
 
@@ -195,7 +198,7 @@ void check(const HyperParameters& h) {
     within("rotated dimensions", h.rope_dimensions, 2, h.head);
     if (h.heads % h.kv_heads) throw std::invalid_argument("heads are not a multiple of KV heads");
     if (h.head % 16 || h.rope_dimensions % 2) throw std::invalid_argument("head size must be a multiple of 16");
-    if (h.embedding % 32 || h.feed_forward % 32) throw std::invalid_argument("row lengths must be multiples of 32");
+    if (h.embedding % 16 || h.feed_forward % 16) throw std::invalid_argument("row lengths must be multiples of 16");
 }
 
 }  // namespace
@@ -229,7 +232,7 @@ Weights::Weights(const std::vector<std::string>& paths, const std::vector<Tensor
         loader.declare(layer.down, at + "ffn_down.weight", inner, width);
     }
     output_norm = loader.vector("output_norm.weight", width);
-    rope_factors = loader.optional_vector("rope_freqs.weight", hyper.rope_dimensions / 2);
+    if (!hyper.rope_factors.empty()) rope_factors = loader.vector(hyper.rope_factors, hyper.rope_dimensions / 2);
     const bool tied = !loader.has("output.weight");
     head_parts = group_ranges(head_rows, hyper.vocabulary);
     if (!tied) {

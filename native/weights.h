@@ -27,9 +27,15 @@ struct HyperParameters {
     int layers, embedding, feed_forward, heads, kv_heads, head, context, vocabulary;
     float epsilon;
     float rope_base;
-    float rope_scale;     // linear position scaling: positions are multiplied by it
+    float rope_scale;     // frequencies are multiplied by it, all (linear) or the slow ones (yarn)
     int rope_dimensions;  // rotated part of a head
     bool rope_neox;       // pairs (i, i + n/2) instead of (2i, 2i + 1)
+    std::string rope_factors;            // the tensor with a divisor for each frequency, "" for none
+    float rope_attention_factor = 1.0f;  // rotated queries and keys are multiplied by it
+    float rope_extrapolation = 0.0f;     // yarn: how much of a fast frequency is kept; 0 turns yarn off
+    float rope_beta_fast = 32.0f, rope_beta_slow = 1.0f;  // yarn: rotations over the original context where the ramp begins and ends
+    float rope_log_multiplier = 0.0f;    // yarn: takes back part of its magnitude; 0 for none
+    int rope_original_context = 1;       // yarn: tokens that the model was trained on before it was stretched
 };
 
 struct Matrix {

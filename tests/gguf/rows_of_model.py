@@ -126,6 +126,10 @@ def hyper_parameters() -> Iterator[Try]:
         yield Try(f"architecture {text!r}", file, "'general.architecture' is", "value general.architecture")
     file = edited(lambda f: f.set("qwen2.rope.scaling.type", STRING, "other"))
     yield Try("rope scaling", file, "is 'other', expected one of none, linear", "value qwen2.rope.scaling.type")
+    for name, value in (("ext_factor", 1.5), ("beta_fast", 0.0), ("beta_slow", -1.0), ("log_multiplier", -1.0), ("attn_factor", 0.0)):
+        key = f"qwen2.rope.scaling.yarn_{name}"
+        file = edited(lambda f, k=key, v=value: f.set("qwen2.rope.scaling.type", STRING, "yarn").set(k, F32, v))
+        yield Try(f"yarn {name} {value}", file, f"yarn_{name}' is {value:g}, expected", f"value {key}")
     for name, value in (
         ("rope.freq_base", 0.0),
         ("rope.freq_base", -1.0),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from outrider.errors import ModelFileError
-from outrider.gguf import HyperParameters, RopeParameters, read_header, read_hyper_parameters
+from outrider.gguf import HyperParameters, RopeParameters, YarnParameters, read_header, read_hyper_parameters
 from tests.gguf_files import ARRAY, F32, STRING, U16, U32, U64, GgufFile, Tensor, tiny_model
 
 
@@ -55,9 +55,20 @@ def test_key_heads_default_to_all_heads(tmp_path: Path) -> None:
 def test_scaled_rope(tmp_path: Path) -> None:
     file = tiny_model().set("qwen2.rope.scaling.type", STRING, "yarn").set("qwen2.rope.scaling.factor", F32, 4.0)
     file.set("qwen2.rope.scaling.original_context_length", U32, 16).set("qwen2.rope.scaling.attn_factor", F32, 0.5)
-    assert parameters(file, tmp_path).rope == RopeParameters(10000.0, 2, "yarn", 4.0, 0.5, 16)
+    assert parameters(file, tmp_path).rope == RopeParameters(10000.0, 2, "yarn", 4.0, 0.5, 16, YarnParameters())
     old = tiny_model().set("qwen2.rope.scale_linear", F32, 2.0)
     assert parameters(old, tmp_path).rope == RopeParameters(10000.0, 2, "linear", 2.0, 1.0, 64)
+
+
+def test_yarn_keys(tmp_path: Path) -> None:
+    file = tiny_model().set("qwen2.rope.scaling.type", STRING, "yarn")
+    for index, name in enumerate(("ext_factor", "beta_fast", "beta_slow", "log_multiplier", "attn_factor")):
+        file.set(f"qwen2.rope.scaling.yarn_{name}", F32, 0.5 + 0.125 * index)
+    assert parameters(file, tmp_path).rope.yarn == YarnParameters(0.5, 0.625, 0.75, 0.875, 1.0)
+    file.set("qwen2.rope.scaling.yarn_ext_factor", F32, -1.0)  # llama.cpp's "not set"
+    assert parameters(file, tmp_path).rope.yarn == YarnParameters(1.0, 0.625, 0.75, 0.875, 1.0)
+    file.set("qwen2.rope.scaling.type", STRING, "linear")
+    assert parameters(file, tmp_path).rope.yarn is None
 
 
 @pytest.mark.parametrize("n_context", [1, 513, 1 << 26])

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gguf import GGUFReader
+from gguf import GGMLQuantizationType as Type
 from numpy.typing import NDArray
 
 from outrider.model import Segment
 from tests.native.conftest import Loader
-from tests.native.tiny_models import Shape, write_model
+from tests.native.tiny_models import FLOATS, Shape, write_model
 
 Array = NDArray[np.float64]
 
@@ -34,10 +34,9 @@ def rotate(x: Array, *, pairwise: bool) -> Array:
     return out
 
 
-def reference_logits(path: Path, matrices: dict[str, NDArray[np.float32]], shape: Shape, tokens: list[int]) -> Array:
+def reference_logits(weights: dict[str, NDArray[np.float32]], shape: Shape, tokens: list[int]) -> Array:
     """Logits [tokens, vocab] by the textbook."""
-    w = {name: matrix.astype(np.float64) for name, matrix in matrices.items()}
-    w |= {tensor.name: np.asarray(tensor.data, dtype=np.float64) for tensor in GGUFReader(path).tensors if tensor.tensor_type == 0}
+    w = {name: values.astype(np.float64) for name, values in weights.items()}
     size, n, pairwise = shape.embedding // shape.heads, len(tokens), shape.architecture == "llama"
     x = w["token_embd.weight"][tokens]
     for layer in range(shape.layers):
@@ -67,10 +66,24 @@ def reference_logits(path: Path, matrices: dict[str, NDArray[np.float32]], shape
     ids=lambda s: s.architecture,
 )
 def test_logits_are_the_models(tmp_path: Path, loaded: Loader, shape: Shape) -> None:
-    matrices = write_model(tmp_path / "m.gguf", shape)
+    weights = write_model(tmp_path / "m.gguf", shape)
     tokens = [int(token) for token in np.random.default_rng(3).integers(0, shape.vocab, 24)]
-    expected = reference_logits(tmp_path / "m.gguf", matrices, shape, tokens)
+    expected = reference_logits(weights, shape, tokens)
     model = loaded(tmp_path / "m.gguf")
     got = model.evaluate([Segment(model.open(), tuple(tokens))]).rows(range(len(tokens)))
     # Activations are int8, which costs some percent of the spread in random weights; a wrong rotation or bias costs all of it.
     assert np.sqrt(((got - expected) ** 2).mean()) < 0.05 * np.std(expected)
+
+
+@pytest.mark.parametrize("kind", FLOATS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("vectors", FLOATS, ids=lambda kind: f"{kind.name} vectors")
+def test_float_models_are_exact_but_for_rounding(tmp_path: Path, loaded: Loader, kind: Type, vectors: Type) -> None:
+    """Rows of 80 and 208 columns, which no quantised format could have."""
+    shape = Shape(embedding=80, feed_forward=208, heads=5, kv_heads=1, types=(kind,), vectors=vectors)
+    weights = write_model(tmp_path / "m.gguf", shape)
+    tokens = [int(token) for token in np.random.default_rng(3).integers(0, shape.vocab, 24)]
+    expected = reference_logits(weights, shape, tokens)
+    model = loaded(tmp_path / "m.gguf")
+    got = model.evaluate([Segment(model.open(), tuple(tokens))]).rows(range(len(tokens)))
+    # Keys and values are kept as f16, with 11 bits.
+    assert np.abs(got - expected).max() < 2e-3 * np.std(expected)

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from gguf import GGMLQuantizationType as Type
 from numpy.typing import NDArray
 
 from outrider.model import Segment
 from outrider.native import NativeModel, _core
 from outrider.native.sequence import NativeSequence
 from tests.native.conftest import Loader
-from tests.native.tiny_models import Shape, write_model
+from tests.native.tiny_models import FLOATS, Shape, random_blocks, write_model
 
 N_TOKENS = 300  # beyond one page of 256 positions
 TAIL = 40
@@ -107,6 +108,46 @@ def test_sequences_in_one_pass_do_not_touch(mixed_file: Path, reference: NDArray
     evaluation = model.evaluate([Segment(first, TOKENS[50:53]), Segment(second, TOKENS[20:22])])
     assert evaluation.rows([0, 1, 2]).tobytes() == reference[50:53].tobytes()
     assert evaluation.rows([3, 4]).tobytes() == reference[20:22].tobytes()
+
+
+@pytest.mark.parametrize("kind", FLOATS, ids=lambda kind: kind.name)
+def test_float_models_are_invariant_too(tmp_path: Path, loaded: Loader, kind: Type) -> None:
+    """Every size of tile and every instruction set, on rows that end within a panel; threads are the business of the tests above."""
+    write_model(tmp_path / "m.gguf", Shape(embedding=80, feed_forward=208, heads=5, kv_heads=1, types=(kind,), vectors=kind))
+    scalar = loaded(tmp_path / "m.gguf", isa="scalar", threads=1)
+    whole = feed(scalar, scalar.open(), TOKENS[:26], 26)
+    for isa in _core.instruction_sets():
+        model = loaded(tmp_path / "m.gguf", isa=isa, threads=1)
+        sequence = model.open()
+        for chunk in (1, 2, 3, 4, 5, 6, 7, 8, 13, 26):
+            assert feed(model, sequence, TOKENS[:26], chunk).tobytes() == whole.tobytes(), (isa, chunk)
+            sequence.truncate(0)
+
+
+@pytest.mark.parametrize("kind", [Type.Q8_0, Type.F32], ids=lambda kind: kind.name)
+def test_nan_of_one_row_reaches_no_other(tmp_path: Path, loaded: Loader, kind: Type) -> None:
+    """Neither in its own pass nor in a later one, although rows of 96 columns leave room for it in their last panel."""
+    poison = 7
+
+    def blocks(rng: np.random.Generator, kind: Type, rows: int, columns: int) -> NDArray[np.uint8]:
+        data = random_blocks(rng, kind, rows, columns)
+        if rows == 300:
+            data[poison, :2] = 0xFF, 0x7E  # the scale of the first block, or half of a float
+            data[poison, 2:4] = 0xFF, 0x7F
+        return data
+
+    write_model(tmp_path / "m.gguf", Shape(embedding=96, feed_forward=160, heads=2, kv_heads=1, types=(kind,), tied=True), blocks=blocks)
+    fresh, model = loaded(tmp_path / "m.gguf"), loaded(tmp_path / "m.gguf")
+    tokens = tuple(token for token in TOKENS[:30] if token != poison)
+    others = np.arange(300) != poison  # the head is tied: this token's logit is NaN everywhere
+    expected = feed(fresh, fresh.open(), tokens, 5)[:, others]
+    assert np.isfinite(expected).all()
+    bad, good = model.open(), model.open()
+    evaluation = model.evaluate([Segment(bad, (poison,) * 8), Segment(good, tokens[:3])])
+    assert np.isnan(evaluation.rows([0])).all()
+    assert evaluation.rows([8, 9, 10])[:, others].tobytes() == expected[:3].tobytes()
+    good.commit(range(3))
+    assert feed(model, good, tokens[3:], 1)[:, others].tobytes() == expected[3:].tobytes()
 
 
 @pytest.mark.parametrize("architecture", ["llama", "qwen3"])

@@ -7,11 +7,14 @@ from threading import Event
 
 import numpy as np
 import pytest
+from gguf import GGMLQuantizationType as Type
+from gguf import GGUFReader
 
 from outrider.errors import CacheFullError, CancelledError, ConfigError, EngineError, ModelFileError, UnsupportedModelError
 from outrider.model import LanguageModel, Segment
 from outrider.native import NativeOptions, load
 from tests.native.conftest import Loader
+from tests.native.tiny_models import Shape, write_model
 
 
 def test_reductions_agree_with_the_rows(mixed_file: Path, loaded: Loader) -> None:
@@ -160,20 +163,29 @@ def test_file_that_shrank_is_an_error(mixed_file: Path, tmp_path: Path) -> None:
         load(path)
 
 
-def test_float_matrices_are_refused_with_the_way_out(tmp_path: Path) -> None:
-    import gguf
-
-    from tests.native.tiny_models import Shape, write_model
-
-    write_model(tmp_path / "m.gguf", Shape())
-    reader = gguf.GGUFReader(tmp_path / "m.gguf")
-    field = next(tensor for tensor in reader.tensors if tensor.name == "blk.0.attn_q.weight").field
+def test_a_type_without_kernels_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    write_model(tmp_path / "m.gguf", Shape(types=(Type.Q4_0,)))
+    field = next(tensor for tensor in GGUFReader(tmp_path / "m.gguf").tensors if tensor.name == "blk.0.attn_q.weight").field
     data = bytearray((tmp_path / "m.gguf").read_bytes())
     offset = int(field.offset) + sum(int(part.nbytes) for part in field.parts[:-2])
-    data[offset : offset + 4] = (20).to_bytes(4, "little")  # IQ4_NL has Q4_0's block
+    data[offset : offset + 4] = int(Type.IQ4_NL).to_bytes(4, "little")  # its blocks are as large
     (tmp_path / "m.gguf").write_bytes(data)
-    with pytest.raises((UnsupportedModelError, ModelFileError)):
+    with pytest.raises(UnsupportedModelError, match=r"type IQ4_NL of tensor 'blk\.0\.attn_q\.weight'") as refusal:
         load(tmp_path / "m.gguf")
+    assert refusal.value.hint == "use --backend llama"
+
+
+def test_a_norm_that_is_quantised_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    write_model(tmp_path / "m.gguf", Shape(vectors=Type.Q8_0))
+    with pytest.raises(UnsupportedModelError, match=r"type Q8_0 of tensor 'blk\.0\.attn_norm\.weight'"):
+        load(tmp_path / "m.gguf")
+
+
+def test_rows_that_16_does_not_divide_are_refused_with_the_way_out(tmp_path: Path) -> None:
+    write_model(tmp_path / "m.gguf", Shape(embedding=128, feed_forward=200, heads=2, kv_heads=1, types=(Type.F32,)))
+    with pytest.raises(UnsupportedModelError, match="rows of 128 and 200 values") as refusal:
+        load(tmp_path / "m.gguf")
+    assert refusal.value.hint == "use --backend llama"
 
 
 def test_trimmed_head_scores_the_first_and_the_special_tokens(mixed_file: Path, loaded: Loader) -> None:

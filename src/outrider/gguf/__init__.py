@@ -1,7 +1,7 @@
 """Reading the headers of GGUF files: the only place that does, and it trusts nothing."""
 
 from outrider.gguf.header import Header, read_header
-from outrider.gguf.hyper_parameters import HyperParameters, RopeParameters, read_hyper_parameters
+from outrider.gguf.hyper_parameters import HyperParameters, RopeParameters, YarnParameters, read_hyper_parameters
 from outrider.gguf.split import Split, read_split, split_names
 from outrider.gguf.string_array import StringArray
 from outrider.gguf.tensor import TENSOR_TYPES, TensorInfo, TensorType
@@ -23,6 +23,7 @@ __all__ = [
     "Value",
     "ValueType",
     "Vocabulary",
+    "YarnParameters",
     "read_header",
     "read_hyper_parameters",
     "read_split",

@@ -41,6 +41,24 @@ _SCALINGS: Final = ("none", "linear", "yarn", "longrope")
 
 
 @dataclass(frozen=True, slots=True)
+class YarnParameters:
+    """What yarn scaling needs beyond a factor; the defaults are llama.cpp's.
+
+    Attributes:
+        extrapolation: how much of its trained frequency a fast pair keeps, 0 to 1.
+        beta_fast, beta_slow: rotations over the original context above which a pair counts as fast, and below which as slow; > 0.
+        log_multiplier: takes back part of the magnitude that yarn adds; 0 for none.
+        attention_factor: the file's own magnitude, > 0; llama.cpp reads it and then computes another in its place.
+    """
+
+    extrapolation: float = 1.0
+    beta_fast: float = 32.0
+    beta_slow: float = 1.0
+    log_multiplier: float = 0.0
+    attention_factor: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
 class RopeParameters:
     """Rotary position embedding.
 
@@ -49,8 +67,9 @@ class RopeParameters:
         n_dims: leading dimensions of a head that are rotated; even for the checked architectures.
         scaling: how positions are stretched beyond the training length.
         factor: by how much, > 0; 1 without scaling.
-        attention_factor: extra factor on the attention scores, > 0.
+        attention_factor: extra factor on rotated queries and keys, > 0.
         n_context_original: tokens that the unscaled model was trained on.
+        yarn: for yarn scaling.
     """
 
     base: float
@@ -59,6 +78,7 @@ class RopeParameters:
     factor: float
     attention_factor: float
     n_context_original: int
+    yarn: YarnParameters | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,15 +245,32 @@ class _Reader:
         factor = number(key("rope.scaling.factor"), None, low=_SMALLEST_POSITIVE, high=_MAX_ROPE_FACTOR)
         if factor is None:
             factor = number(key("rope.scale_linear"), 1.0, low=_SMALLEST_POSITIVE, high=_MAX_ROPE_FACTOR)
+        scaling = self.scaling(factor)
         return RopeParameters(
             base=number(key("rope.freq_base"), 10000.0, low=_SMALLEST_POSITIVE, high=_MAX_ROPE_BASE),
             n_dims=self.count("rope.dimension_count", head_size),
-            scaling=self.scaling(factor),
+            scaling=scaling,
             factor=factor,
             attention_factor=number(key("rope.scaling.attn_factor"), 1.0, low=_SMALLEST_POSITIVE, high=_MAX_ROPE_FACTOR),
             n_context_original=self.header.integer(
                 key("rope.scaling.original_context_length"), n_context_train, low=1, high=_LIMITS["context_length"]
             ),
+            yarn=self.yarn() if scaling == "yarn" else None,
+        )
+
+    def yarn(self) -> YarnParameters:
+        default = YarnParameters()
+
+        def number(name: str, absent: float, low: float, high: float) -> float:
+            return self.header.number(self.key(f"rope.scaling.yarn_{name}"), absent, low=low, high=high)
+
+        extrapolation = number("ext_factor", -1.0, -1.0, 1.0)
+        return YarnParameters(
+            extrapolation=default.extrapolation if extrapolation < 0.0 else extrapolation,  # how llama.cpp writes "not set"
+            beta_fast=number("beta_fast", default.beta_fast, _SMALLEST_POSITIVE, _MAX_ROPE_FACTOR),
+            beta_slow=number("beta_slow", default.beta_slow, _SMALLEST_POSITIVE, _MAX_ROPE_FACTOR),
+            log_multiplier=number("log_multiplier", default.log_multiplier, 0.0, _MAX_ROPE_FACTOR),
+            attention_factor=number("attn_factor", default.attention_factor, _SMALLEST_POSITIVE, _MAX_ROPE_FACTOR),
         )
 
     def scaling(self, factor: float) -> Scaling:

@@ -50,6 +50,8 @@ _OUTER: Final = {
     "output.weight": ("embedding", "vocab"),
     "output.bias": ("vocab",),
     "rope_freqs.weight": ("rope_pairs",),
+    "rope_factors_long.weight": ("rope_pairs",),
+    "rope_factors_short.weight": ("rope_pairs",),
 }
 _REQUIRED_OUTER: Final = ("token_embd.weight", "output_norm.weight")
 

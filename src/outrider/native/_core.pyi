@@ -19,6 +19,13 @@ class HyperParameters:
     rope_scale: float
     rope_dimensions: int
     rope_neox: bool
+    rope_factors: str
+    rope_attention_factor: float
+    rope_extrapolation: float
+    rope_beta_fast: float
+    rope_beta_slow: float
+    rope_log_multiplier: float
+    rope_original_context: int
     def __init__(self) -> None: ...
 
 class Engine:
@@ -58,6 +65,7 @@ def load(
     head_rows: Sequence[tuple[int, int]],
     /,
 ) -> Engine: ...
+def rotation(hyper: HyperParameters, factors: Sequence[float], position: int, /) -> NDArray[np.float32]: ...
 def instruction_sets() -> list[str]: ...
 def allowed_cpus() -> int: ...
 def supported_types() -> list[int]: ...

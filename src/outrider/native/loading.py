@@ -13,18 +13,19 @@ from outrider.model import Capabilities
 from outrider.native import _core
 from outrider.native.model import NativeModel
 from outrider.native.options import DEFAULT_CONTEXT, NativeOptions
+from outrider.native.rope import set_rope, unsupported_rope
 
 ARCHITECTURES: Final = ("llama", "qwen2", "qwen3")
 """Architectures whose forward pass the core knows."""
 
-_PAIRWISE_ROPE: Final = ("llama",)
-"""Architectures that rotate neighbouring pairs; the others rotate the two halves of a head."""
-
 _TENSORS: Final = re.compile(
-    r"(token_embd|output|output_norm|rope_freqs)\.weight"
+    r"(token_embd|output|output_norm|rope_freqs|rope_factors_long|rope_factors_short)\.weight"
     r"|blk\.\d+\.((attn_norm|ffn_norm|ffn_gate|ffn_up|ffn_down|attn_q_norm|attn_k_norm)\.weight|attn_(q|k|v|output)\.(weight|bias))"
 )
 """Every tensor that the forward pass reads. A file with any other means a model that would be run wrongly."""
+
+_VECTORS: Final = re.compile(r".*(norm\.weight|\.bias|rope_freqs\.weight|rope_factors_(long|short)\.weight)")
+_VECTOR_TYPES: Final = ("F32", "F16", "BF16")
 
 _SPECIAL: Final = (TokenType.CONTROL, TokenType.USER_DEFINED)
 
@@ -37,13 +38,13 @@ def unsupported_reason(split: Split, parameters: HyperParameters) -> str | None:
         return f"the native engine does not know the architecture '{parameters.architecture}'"
     if parameters.n_experts:
         return "the native engine does not run mixtures of experts"
-    if parameters.rope.scaling not in ("none", "linear"):
-        return f"the native engine does not know the rope scaling '{parameters.rope.scaling}'"
     if parameters.value_size != parameters.head_size or parameters.head_size % 16 or parameters.head_size > 256:
         return f"the native engine does not run heads of {parameters.head_size} and {parameters.value_size} values"
+    if parameters.n_embedding % 16 or parameters.n_ff % 16:
+        return f"the native engine does not run rows of {parameters.n_embedding} and {parameters.n_ff} values: 16 must divide them"
     if split.header.integer(f"{parameters.architecture}.attention.sliding_window", 0):
         return "the native engine does not know sliding windows"
-    return _unsupported_tensor(split)
+    return unsupported_rope(split, parameters) or _unsupported_tensor(split)
 
 
 def _unsupported_tensor(split: Split) -> str | None:
@@ -51,7 +52,8 @@ def _unsupported_tensor(split: Split) -> str | None:
     for tensor in split.tensors:
         if not _TENSORS.fullmatch(tensor.name):
             return f"the native engine has no use for the tensor '{tensor.name}'"
-        if len(tensor.shape) > 1 and tensor.shape[1] > 1 and tensor.type.id not in known:
+        is_known = tensor.type.name in _VECTOR_TYPES if _VECTORS.fullmatch(tensor.name) else tensor.type.id in known
+        if not is_known:
             return f"the native engine does not know the type {tensor.type.name} of tensor '{tensor.name}'"
     return None
 
@@ -88,7 +90,14 @@ def load_checked(split: Split, parameters: HyperParameters, options: NativeOptio
     head_rows = _head_rows(split, options.head_tokens, parameters.n_vocab)
     try:
         engine = _core.load(
-            paths, _table(split), _core_parameters(parameters), threads, n_context, options.n_sequences, options.instruction_set, head_rows
+            paths,
+            _table(split),
+            _core_parameters(split, parameters, n_context),
+            threads,
+            n_context,
+            options.n_sequences,
+            options.instruction_set,
+            head_rows,
         )
     except MemoryError:
         raise OutOfMemoryError(f"{path.name} does not fit into memory", "use a smaller model or quantisation") from None
@@ -134,7 +143,7 @@ def _table(split: Split) -> list[tuple[str, int, list[int], int, int, int]]:
     ]
 
 
-def _core_parameters(parameters: HyperParameters) -> _core.HyperParameters:
+def _core_parameters(split: Split, parameters: HyperParameters, n_context: int) -> _core.HyperParameters:
     hyper = _core.HyperParameters()
     hyper.layers = parameters.n_layers
     hyper.embedding = parameters.n_embedding
@@ -145,8 +154,5 @@ def _core_parameters(parameters: HyperParameters) -> _core.HyperParameters:
     hyper.context = parameters.n_context_train
     hyper.vocabulary = parameters.n_vocab
     hyper.epsilon = parameters.rms_epsilon
-    hyper.rope_base = parameters.rope.base
-    hyper.rope_scale = 1.0 / parameters.rope.factor if parameters.rope.scaling == "linear" else 1.0
-    hyper.rope_dimensions = parameters.rope.n_dims
-    hyper.rope_neox = parameters.architecture not in _PAIRWISE_ROPE
+    set_rope(hyper, split, parameters, n_context)
     return hyper
