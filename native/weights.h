@@ -30,6 +30,7 @@ struct HyperParameters {
     float rope_scale;     // linear position scaling: positions are multiplied by it
     int rope_dimensions;  // rotated part of a head
     bool rope_neox;       // pairs (i, i + n/2) instead of (2i, 2i + 1)
+    int window = 0;       // positions that a row sees, itself included; 0 for all
 };
 
 struct Matrix {

@@ -158,8 +158,8 @@ def test_a_file_without_a_template_loads_and_a_chat_is_refused(backend: FakeBack
 
 def test_a_contradiction_with_what_is_installed_comes_before_loading(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(backends, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match="-ctk q8_0 needs llama.cpp, which is not installed"):
-        loading.load(settings(tmp_path, cache_type_k="q8_0"))
+    with pytest.raises(ConfigError, match="-ctk q4_0 needs llama.cpp, which is not installed"):
+        loading.load(settings(tmp_path, cache_type_k="q4_0"))
 
 
 @pytest.fixture

@@ -48,10 +48,7 @@ def random_blocks(rng: np.random.Generator, kind: Type, rows: int, columns: int)
     return data.reshape(rows, n_blocks * n_bytes)
 
 
-def write_model(path: Path, shape: Shape, seed: int = 0) -> dict[str, NDArray[np.float32]]:
-    """Write the file; returns each matrix as gguf's reference dequantises it."""
-    rng = np.random.default_rng(seed)
-    writer = gguf.GGUFWriter(path, shape.architecture)
+def _write_metadata(writer: gguf.GGUFWriter, shape: Shape) -> None:
     writer.add_block_count(shape.layers)
     writer.add_context_length(2048)
     writer.add_embedding_length(shape.embedding)
@@ -61,11 +58,21 @@ def write_model(path: Path, shape: Shape, seed: int = 0) -> dict[str, NDArray[np
     writer.add_layer_norm_rms_eps(1e-6)
     writer.add_rope_freq_base(10000.0)
     writer.add_vocab_size(shape.vocab)
+    for key, value in shape.extra.items():
+        add = writer.add_uint32 if isinstance(value, int) else writer.add_float32
+        add(f"{shape.architecture}.{key}", value)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("qwen2")
     writer.add_token_list(["t1t2" if token == 3 else f"t{token}" for token in range(shape.vocab)])
     writer.add_token_types([gguf.TokenType.CONTROL if token == shape.vocab - 1 else gguf.TokenType.NORMAL for token in range(shape.vocab)])
     writer.add_token_merges(["t1 t2"])
+
+
+def write_model(path: Path, shape: Shape, seed: int = 0) -> dict[str, NDArray[np.float32]]:
+    """Write the file; returns each matrix as gguf's reference dequantises it."""
+    rng = np.random.default_rng(seed)
+    writer = gguf.GGUFWriter(path, shape.architecture)
+    _write_metadata(writer, shape)
     reference: dict[str, NDArray[np.float32]] = {}
     turn = 0
 

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from outrider.native.loading import load, load_checked, unsupported_reason
     from outrider.native.model import NativeModel
-    from outrider.native.options import PROMPT_ROWS, NativeOptions
+    from outrider.native.options import CACHE_TYPES, PROMPT_ROWS, NativeOptions
     from outrider.native.tokenizer import NativeTokenizer, unknown_tokenizer
 
 __all__ = [
+    "CACHE_TYPES",
     "PROMPT_ROWS",
     "NativeModel",
     "NativeOptions",
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "CACHE_TYPES": "options",
     "PROMPT_ROWS": "options",
     "NativeModel": "model",
     "NativeOptions": "options",

@@ -19,6 +19,7 @@ class HyperParameters:
     rope_scale: float
     rope_dimensions: int
     rope_neox: bool
+    window: int
     def __init__(self) -> None: ...
 
 class Engine:
@@ -56,7 +57,8 @@ def load(
     n_sequences: int,
     isa: str,
     head_rows: Sequence[tuple[int, int]],
-    /,
+    key_type: str = "f16",
+    value_type: str = "f16",
 ) -> Engine: ...
 def instruction_sets() -> list[str]: ...
 def allowed_cpus() -> int: ...

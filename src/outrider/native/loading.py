@@ -12,7 +12,7 @@ from outrider.gguf import HyperParameters, Split, TokenType, read_hyper_paramete
 from outrider.model import Capabilities
 from outrider.native import _core
 from outrider.native.model import NativeModel
-from outrider.native.options import DEFAULT_CONTEXT, NativeOptions
+from outrider.native.options import CACHE_BLOCK, DEFAULT_CONTEXT, NativeOptions
 
 ARCHITECTURES: Final = ("llama", "qwen2", "qwen3")
 """Architectures whose forward pass the core knows."""
@@ -41,8 +41,6 @@ def unsupported_reason(split: Split, parameters: HyperParameters) -> str | None:
         return f"the native engine does not know the rope scaling '{parameters.rope.scaling}'"
     if parameters.value_size != parameters.head_size or parameters.head_size % 16 or parameters.head_size > 256:
         return f"the native engine does not run heads of {parameters.head_size} and {parameters.value_size} values"
-    if split.header.integer(f"{parameters.architecture}.attention.sliding_window", 0):
-        return "the native engine does not know sliding windows"
     return _unsupported_tensor(split)
 
 
@@ -66,7 +64,7 @@ def load(path: Path, options: NativeOptions | None = None) -> NativeModel:
     Raises:
         ModelMissingError, ModelFileError: the file.
         UnsupportedModelError: a sound file that the core cannot run; the message says what it lacks.
-        ConfigError: an instruction set that this CPU lacks, or a context beyond the model's.
+        ConfigError: an instruction set that this CPU lacks, or a cache type that the model's heads do not fit.
         OutOfMemoryError: the weights don't fit.
     """
     split = read_split(path)
@@ -81,6 +79,7 @@ def load_checked(split: Split, parameters: HyperParameters, options: NativeOptio
     if options.instruction_set and options.instruction_set not in _core.instruction_sets():
         available = ", ".join(_core.instruction_sets())
         raise ConfigError(f"instruction set '{options.instruction_set}' cannot run here", f"this CPU has {available}")
+    _check_cache(parameters, options)
     n_context = _context(parameters, options)
     threads = options.threads or usable_cpus()
     path = Path(split.header.path)
@@ -88,7 +87,16 @@ def load_checked(split: Split, parameters: HyperParameters, options: NativeOptio
     head_rows = _head_rows(split, options.head_tokens, parameters.n_vocab)
     try:
         engine = _core.load(
-            paths, _table(split), _core_parameters(parameters), threads, n_context, options.n_sequences, options.instruction_set, head_rows
+            paths,
+            _table(split),
+            _core_parameters(parameters),
+            threads,
+            n_context,
+            options.n_sequences,
+            options.instruction_set,
+            head_rows,
+            options.cache_type_k,
+            options.cache_type_v,
         )
     except MemoryError:
         raise OutOfMemoryError(f"{path.name} does not fit into memory", "use a smaller model or quantisation") from None
@@ -107,8 +115,19 @@ def load_checked(split: Split, parameters: HyperParameters, options: NativeOptio
             rollback="truncate",
             backend="native",
             device=f"cpu ({engine.isa}, {threads} threads)",
+            cache_type_k=options.cache_type_k,
+            cache_type_v=options.cache_type_v,
         ),
     )
+
+
+def _check_cache(parameters: HyperParameters, options: NativeOptions) -> None:
+    word = next((word for word in (options.cache_type_k, options.cache_type_v) if word != "f16"), None)
+    if word is not None and parameters.head_size % CACHE_BLOCK:
+        raise ConfigError(
+            f"cache type {word} needs heads of a multiple of {CACHE_BLOCK} values, and this model's have {parameters.head_size}",
+            "use f16 for -ctk and -ctv",
+        )
 
 
 def _context(parameters: HyperParameters, options: NativeOptions) -> int:
@@ -149,4 +168,6 @@ def _core_parameters(parameters: HyperParameters) -> _core.HyperParameters:
     hyper.rope_scale = 1.0 / parameters.rope.factor if parameters.rope.scaling == "linear" else 1.0
     hyper.rope_dimensions = parameters.rope.n_dims
     hyper.rope_neox = parameters.architecture not in _PAIRWISE_ROPE
+    # None of ARCHITECTURES has windowed layers, and llama.cpp reads no `sliding_window` for them: such a key changes nothing here either.
+    hyper.window = 0
     return hyper
