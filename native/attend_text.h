@@ -8,6 +8,9 @@ namespace {
 
 using namespace outrider;
 
+// How far ahead f16 keys and values are asked for. Measured on Zen 4, one thread, 6 queries over 16k keys of 128: 1.44 -> 1.27 ms a
+// layer; 48 queries, limited by arithmetic, unchanged. With half the bytes, q8_0, it cost 8 %.
+constexpr int kAttendAhead = 4096;
 constexpr float kHidden = -3e38f;  // the score of a key that a query does not see: its weight is exactly zero
 
 template <int N>
@@ -41,6 +44,7 @@ void score_f16(const AttendJob& job) {
             Floats score[N];
             OUTRIDER_ROWS score[t] = Isa::zero_float();
             for (int d = 0; d < job.head; d++) {
+                if (d % 2 == 0) Isa::prefetch(keys + d * 16 + kAttendAhead / 2);
                 const Floats key = Isa::load_half(keys + d * 16);
                 OUTRIDER_ROWS score[t] = Isa::fma(key, Isa::broadcast_float(job.queries[t * kMaxHead + d]), score[t]);
             }
@@ -108,21 +112,39 @@ void weigh(const AttendJob& job, int n) {
     }
 }
 
+// One vector of dimensions of consecutive values.
+struct HalfValues {
+    const uint16_t* start;
+    const uint16_t* at(int k) const { return start + k * 16; }
+    Floats load(int k) const { return Isa::load_half(at(k)); }
+    void prefetch(int k) const {
+        if (k % 2 == 0) Isa::prefetch(at(k) + kAttendAhead / 2);
+    }
+};
+
+struct ByteValues {
+    const int8_t* start;
+    const int8_t* at(int k) const { return start + k * 16; }
+    Floats load(int k) const { return Isa::to_float(Isa::widen_signed(at(k))); }
+    void prefetch(int) const {}
+};
+
 // Values of one vector of dimensions times the weights: first what only some queries see, then what all see, then the rest.
-template <int N, class Load>
-inline __attribute__((always_inline)) void mix_lanes(const AttendJob& job, KeyRange shared, const float* weights, Load load, float* out) {
+template <int N, class Values>
+inline __attribute__((always_inline)) void mix_lanes(const AttendJob& job, KeyRange shared, const float* weights, Values values, float* out) {
     Floats sum[N];
     OUTRIDER_ROWS {
         sum[t] = Isa::zero_float();
         const int end = job.visible[t].end < shared.begin ? job.visible[t].end : shared.begin;
-        for (int k = job.visible[t].begin; k < end; k++) sum[t] = Isa::fma(load(k), Isa::broadcast_float(weights[t * kChunk + k]), sum[t]);
+        for (int k = job.visible[t].begin; k < end; k++) sum[t] = Isa::fma(values.load(k), Isa::broadcast_float(weights[t * kChunk + k]), sum[t]);
     }
     for (int k = shared.begin; k < shared.end; k++) {
-        const Floats value = load(k);
+        values.prefetch(k);
+        const Floats value = values.load(k);
         OUTRIDER_ROWS sum[t] = Isa::fma(value, Isa::broadcast_float(weights[t * kChunk + k]), sum[t]);
     }
     OUTRIDER_ROWS {
-        for (int k = shared.end; k < job.visible[t].end; k++) sum[t] = Isa::fma(load(k), Isa::broadcast_float(weights[t * kChunk + k]), sum[t]);
+        for (int k = shared.end; k < job.visible[t].end; k++) sum[t] = Isa::fma(values.load(k), Isa::broadcast_float(weights[t * kChunk + k]), sum[t]);
         Isa::store(out + t * kMaxHead, sum[t]);
     }
 }
@@ -132,7 +154,7 @@ void mix_f16(const AttendJob& job) {
     const KeyRange shared = intersection_of<N>(job.visible);
     for (int d = 0; d < job.head; d += Isa::kLanes) {
         const uint16_t* values = reinterpret_cast<const uint16_t*>(job.values) + d / 16 * 16 * kChunk + d % 16;
-        mix_lanes<N>(job, shared, job.scores, [values](int k) { return Isa::load_half(values + k * 16); }, job.out + d);
+        mix_lanes<N>(job, shared, job.scores, HalfValues{values}, job.out + d);
     }
 }
 
@@ -148,7 +170,7 @@ void mix_q80(const AttendJob& job) {
                 Isa::store(scaled + t * kChunk + k, Isa::multiply_float(Isa::load(job.scores + t * kChunk + k), Isa::load_half(scales + b * kChunk + k)));
         for (int d = b * kCacheBlock; d < (b + 1) * kCacheBlock; d += Isa::kLanes) {
             const int8_t* values = reinterpret_cast<const int8_t*>(job.values) + d / 16 * 16 * kChunk + d % 16;
-            mix_lanes<N>(job, shared, scaled, [values](int k) { return Isa::to_float(Isa::widen_signed(values + k * 16)); }, job.out + d);
+            mix_lanes<N>(job, shared, scaled, ByteValues{values}, job.out + d);
         }
     }
 }
