@@ -184,6 +184,16 @@ def test_the_same_file_on_either_backend(quantised: str, backend_name: str, core
     assert found["speculation"]["active"]
 
 
+@pytest.mark.parametrize(("backend_name", "core"), [("native", "outrider.native._core"), ("llama", "llama_cpp")])
+def test_cache_types_are_the_target_s(quantised: str, backend_name: str, core: str) -> None:
+    pytest.importorskip(core, reason=f"{core} is not installed", exc_type=ImportError)
+    options = Settings.of(model=quantised, draft_model=quantised, backend=backend_name, context=128, threads=1, cache_type_k="q8_0")
+    with loading.load(options) as pair:
+        found = pair.describe()
+    assert (found["target"]["cache_type_k"], found["target"]["cache_type_v"]) == ("q8_0", "f16")
+    assert (found["draft"]["cache_type_k"], found["draft"]["cache_type_v"]) == ("f16", "f16")
+
+
 def test_native_is_chosen_where_its_kernels_are_fast(quantised: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("outrider.native._core", reason="the native core was not built", exc_type=ImportError)
     monkeypatch.setattr(backends.native, "has_fast_kernels", lambda: True)
