@@ -33,14 +33,22 @@ struct Owned {
     nb::ndarray<nb::numpy, T> array(std::initializer_list<size_t> shape) { return nb::ndarray<nb::numpy, T>(data, shape, owner); }
 };
 
+CacheType cache_type(const std::string& name, const HyperParameters& hyper) {
+    if (name == "f16") return kCacheF16;
+    if (name != "q8_0") throw std::invalid_argument("cache type '" + name + "' is not known");
+    if (hyper.head % kCacheBlock) throw std::invalid_argument("a q8_0 cache needs heads of a multiple of 32 values");
+    return kCacheQ80;
+}
+
 std::unique_ptr<Engine> load(const std::vector<std::string>& paths, const std::vector<TableRow>& rows, const HyperParameters& hyper, int threads, int n_context,
-                             int n_sequences, const std::string& isa, const std::vector<std::pair<int, int>>& head_rows) {
+                             int n_sequences, const std::string& isa, const std::vector<std::pair<int, int>>& head_rows, const std::string& key_type,
+                             const std::string& value_type) {
     std::vector<TensorEntry> table;
     for (const auto& [name, type, shape, offset, bytes, file] : rows) table.push_back({name, type, shape, offset, bytes, file});
     if (threads < 1 || threads > 256) throw std::invalid_argument("threads must be 1 to 256");
     if (n_context < 1 || n_sequences < 1) throw std::invalid_argument("context and sequences must be positive");
     nb::gil_scoped_release release;
-    return std::make_unique<Engine>(paths, table, hyper, EngineOptions{threads, n_context, n_sequences, isa, head_rows});
+    return std::make_unique<Engine>(paths, table, hyper, EngineOptions{threads, n_context, n_sequences, isa, head_rows, cache_type(key_type, hyper), cache_type(value_type, hyper)});
 }
 
 // Asks Python at most every 10 ms: taking the GIL once per layer could cost more than the layer.
@@ -171,7 +179,8 @@ NB_MODULE(_core, m) {
         .def_rw("rope_beta_fast", &HyperParameters::rope_beta_fast)
         .def_rw("rope_beta_slow", &HyperParameters::rope_beta_slow)
         .def_rw("rope_log_multiplier", &HyperParameters::rope_log_multiplier)
-        .def_rw("rope_original_context", &HyperParameters::rope_original_context);
+        .def_rw("rope_original_context", &HyperParameters::rope_original_context)
+        .def_rw("window", &HyperParameters::window);
     nb::class_<Engine>(m, "Engine")
         .def_prop_ro("isa", [](const Engine& e) { return std::string(e.kernels.name); })
         .def_prop_ro("threads", [](const Engine& e) { return e.pool.size(); })
@@ -192,7 +201,8 @@ NB_MODULE(_core, m) {
         .def("top_k", &top_k_rows)
         .def("unpacked_row", &unpacked_row)
         .def("hidden_row", &hidden_row);
-    m.def("load", &load);
+    m.def("load", &load, nb::arg("paths"), nb::arg("table"), nb::arg("hyper"), nb::arg("threads"), nb::arg("n_context"), nb::arg("n_sequences"), nb::arg("isa"),
+          nb::arg("head_rows"), nb::arg("key_type") = "f16", nb::arg("value_type") = "f16");
     m.def("instruction_sets", &instruction_sets);
     m.def("rotation", &rotation);
     m.def("allowed_cpus", &allowed_cpus);

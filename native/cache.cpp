@@ -7,19 +7,6 @@
 
 namespace outrider {
 
-void write_position(uint16_t* keys, uint16_t* values, int head, int position, const uint16_t* key, const uint16_t* value) {
-    uint16_t* k = keys + size_t(position / 16) * 16 * head + position % 16;
-    for (int d = 0; d < head; d++) k[d * 16] = key[d];
-    for (int d = 0; d < head; d += 16) std::memcpy(values + size_t(d) * kChunk + position * 16, value + d, 32);
-}
-
-void copy_position(const uint16_t* from_keys, const uint16_t* from_values, int from, uint16_t* to_keys, uint16_t* to_values, int to, int head) {
-    const uint16_t* k = from_keys + size_t(from / 16) * 16 * head + from % 16;
-    uint16_t* target = to_keys + size_t(to / 16) * 16 * head + to % 16;
-    for (int d = 0; d < head; d++) target[d * 16] = k[d * 16];
-    for (int d = 0; d < head; d += 16) std::memcpy(to_values + size_t(d) * kChunk + to * 16, from_values + size_t(d) * kChunk + from * 16, 32);
-}
-
 Sequence& Cache::at(int id) {
     if (id < 0 || id >= n_sequences() || !sequences_[size_t(id)].open) throw std::invalid_argument("sequence " + std::to_string(id) + " is not open");
     return sequences_[size_t(id)];
@@ -80,14 +67,15 @@ void Cache::commit(Sequence& sequence, const std::vector<int>& nodes) {
         if (!inside || sequence.parents[size_t(nodes[i])] != (i ? nodes[i - 1] : -1))
             throw std::invalid_argument("committed rows are not a path from the sequence's tail");
     }
+    const PlaneLayout keys = shape_.keys(), values = shape_.values();
     for (size_t i = 0; i < nodes.size(); i++) {
         const int from = sequence.length + nodes[i], to = sequence.length + int(i);
         if (from == to) continue;
+        const Page &source = sequence.page(from), &target = sequence.page(to);
         for (int layer = 0; layer < shape_.layers; layer++)
             for (int head = 0; head < shape_.kv_heads; head++) {
-                const Page &source = sequence.page(from), &target = sequence.page(to);
-                copy_position(source.keys(layer, head), source.values(layer, head), from % kChunk, target.keys(layer, head),
-                              target.values(layer, head), to % kChunk, shape_.head);
+                keys.copy(source.keys(layer, head), from % kChunk, target.keys(layer, head), to % kChunk);
+                values.copy(source.values(layer, head), from % kChunk, target.values(layer, head), to % kChunk);
             }
     }
     sequence.length += int(nodes.size());

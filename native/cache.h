@@ -6,28 +6,26 @@
 
 #include "kernels.h"
 #include "memory.h"
+#include "plane.h"
 
 namespace outrider {
 
 struct CacheShape {
     int layers, kv_heads, head;
-    size_t plane() const { return size_t(kChunk) * head; }  // halves of the keys (or values) of one layer and head
-    size_t page_bytes() const { return size_t(layers) * kv_heads * 2 * plane() * sizeof(uint16_t); }
+    CacheType key_type = kCacheF16, value_type = kCacheF16;
+    PlaneLayout keys() const { return {PlaneRole::kKeys, key_type, head}; }
+    PlaneLayout values() const { return {PlaneRole::kValues, value_type, head}; }
+    size_t page_bytes() const { return size_t(layers) * size_t(kv_heads) * (keys().bytes() + values().bytes()); }
 };
 
 struct Page {
     Memory memory;
     CacheShape shape;
-    uint16_t* keys(int layer, int head) const {
-        return reinterpret_cast<uint16_t*>(memory.data()) + (size_t(layer) * shape.kv_heads + head) * 2 * shape.plane();
+    uint8_t* keys(int layer, int head) const {
+        return memory.data() + (size_t(layer) * size_t(shape.kv_heads) + size_t(head)) * (shape.keys().bytes() + shape.values().bytes());
     }
-    uint16_t* values(int layer, int head) const { return keys(layer, head) + shape.plane(); }
+    uint8_t* values(int layer, int head) const { return keys(layer, head) + shape.keys().bytes(); }
 };
-
-// Writes one position of a chunk: `key` and `value` are `head` halves.
-void write_position(uint16_t* keys, uint16_t* values, int head, int position, const uint16_t* key, const uint16_t* value);
-// Copies one position from chunk to chunk.
-void copy_position(const uint16_t* from_keys, const uint16_t* from_values, int from, uint16_t* to_keys, uint16_t* to_values, int to, int head);
 
 class Cache;
 

@@ -19,13 +19,14 @@ struct EngineOptions {
     int n_sequences;
     std::string isa;  // "" chooses the best
     std::vector<std::pair<int, int>> head_rows;  // ranges of the vocabulary that get logits; empty for all
+    CacheType key_type, value_type;
 };
 
 class Engine {
 public:
     Engine(const std::vector<std::string>& paths, const std::vector<TensorEntry>& table, const HyperParameters& hyper, const EngineOptions& options)
         : kernels(choose_kernels(options.isa)), pool(options.threads), weights(paths, table, hyper, options.head_rows, pool),
-          cache({hyper.layers, hyper.kv_heads, hyper.head}, options.n_context, options.n_sequences), forward(weights, cache, kernels, pool) {}
+          cache({hyper.layers, hyper.kv_heads, hyper.head, options.key_type, options.value_type}, options.n_context, options.n_sequences), forward(weights, cache, kernels, pool) {}
 
     const Kernels& kernels;
     Pool pool;

@@ -29,9 +29,9 @@ Forward::Forward(const Weights& weights, Cache& cache, const Kernels& kernels, P
         s.out.ensure(size_t(kRowTile) * size_t(group_) * kMaxHead);
         s.max.ensure(size_t(kRowTile) * size_t(group_));
         s.sum.ensure(size_t(kRowTile) * size_t(group_));
-        s.halves.ensure(2 * kMaxHead);
-        s.keys.ensure(kChunk * kMaxHead);
-        s.values.ensure(kChunk * kMaxHead);
+        s.packed.ensure(2 * kMaxHead);
+        s.keys.ensure(2 * kChunk * kMaxHead);  // f16, the largest type
+        s.values.ensure(2 * kChunk * kMaxHead);
     }
 }
 
@@ -250,12 +250,24 @@ void Forward::rotate(int layer, int item, int thread) {
     const float* v = v_.data() + size_t(r) * size_t(kv_width_) + size_t(kv_head) * size_t(head);
     if (!l.key_norm.empty()) kernels_.normalise(k, l.key_norm.data(), head, hyper_.epsilon, k);
     rotate_head(k, r);
-    uint16_t *key = scratch_[size_t(thread)].halves.data(), *value = key + kMaxHead;
-    kernels_.to_half(k, head, key);
-    kernels_.to_half(v, head, value);
     const int slot = part.base + row.node;
     const Page& page = part.sequence->page(slot);
-    write_position(page.keys(layer, kv_head), page.values(layer, kv_head), head, slot % kChunk, key, value);
+    store(cache_.shape().keys(), page.keys(layer, kv_head), slot % kChunk, k, thread);
+    store(cache_.shape().values(), page.values(layer, kv_head), slot % kChunk, v, thread);
+}
+
+// One position's key or value into the cache, in the cache's type.
+void Forward::store(const PlaneLayout& layout, uint8_t* plane, int position, const float* x, int thread) {
+    const int head = layout.head;
+    uint8_t* packed = scratch_[size_t(thread)].packed.data();
+    if (layout.type == kCacheF16) {
+        kernels_.to_half(x, head, reinterpret_cast<uint16_t*>(packed));
+    } else {
+        kernels_.to_q80(x, head, reinterpret_cast<int8_t*>(packed), reinterpret_cast<uint16_t*>(packed + head));
+        if (layout.role == PlaneRole::kKeys)
+            for (int d = 0; d < head; d++) packed[d] ^= 0x80;  // s8 + 128, as dot products want it
+    }
+    layout.write(plane, position, packed);
 }
 
 std::vector<const float*> Forward::logits(const std::vector<int>& nodes) {

@@ -67,15 +67,27 @@ private:
     void multiply_panels(const Target& target, int group, int panel, int n_panels, const Tiling& tiling, const Activations* inputs, int thread) const;
     void rotate(int layer, int row, int thread);
     void rotate_head(float* x, int row) const;
+    void store(const PlaneLayout& layout, uint8_t* plane, int position, const float* x, int thread);
     // attention.cpp
     void attention(int layer, int thread);
+    void attend_by_chunks(int layer, int thread);
+    void fold_chunks(int thread);
+    void attend_by_rows(int layer, int thread);
+    void attend_tile(int layer, int part, int kv_head, int first_row, int n_rows, int thread);
+    void finish(int row, int head, const float* out, float sum);
     void attend(int layer, const Span& span, float* out, float* max, float* sum, int thread);
-    void attend_rows(const uint16_t* keys, const uint16_t* values, int n_keys, const Span& span, int first_row, int n_rows, float* out, float* max, float* sum, int thread);
-    void gather(const Part& part, int node, int layer, int kv_head, int chunk, int n_keys, uint16_t* keys, uint16_t* values) const;
+    // Which keys a row sees: from its window's first position to its own.
+    int first_chunk(const Row& row) const;
+    bool reaches(const Row& row, int chunk) const { return chunk >= first_chunk(row) && chunk <= row.position / kChunk; }
+    bool reaches(int first_row, int n_rows, int chunk) const;
+    KeyRange visible(const Row& row, int chunk) const;
+    void attend_rows(const uint8_t* keys, const uint8_t* values, const Span& span, int first_row, int n_rows, float* out, float* max, float* sum, int thread);
+    void gather(const Part& part, int node, int layer, int kv_head, int chunk, int n_keys, uint8_t* keys, uint8_t* values) const;
 
     int logits_stride() const { return (hyper_.vocabulary + kGroupRows - 1) / kGroupRows * kGroupRows; }
     void compute_logits(const std::vector<int>& rows, int first_slot);
 
+    size_t partial_at(int chunk) const { return size_t(chunk) * size_t(n_rows_) * size_t(hyper_.heads); }
     size_t query_at(int kv_head, int row) const { return (size_t(kv_head) * size_t(n_rows_) + size_t(row)) * size_t(group_); }
 
     const Weights& weights_;
@@ -96,7 +108,7 @@ private:
     Activations activations_[kActivationKinds], inner_activations_[kActivationKinds], head_activations_[kActivationKinds];
     struct Scratch {
         Buffer<float> scores, row, out, max, sum, carry;
-        Buffer<uint16_t> halves, keys, values;
+        Buffer<uint8_t> packed, keys, values;
     };
     std::vector<Scratch> scratch_;
 

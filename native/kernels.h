@@ -33,27 +33,40 @@ struct MultiplyJob {
     bool accumulate;    // add to what y holds (the residual stream)
 };
 
-// Keys and values of up to kChunk consecutive positions of one layer and KV head, as f16:
-// keys[position / 16][dimension][position % 16], values[dimension / 16][position][dimension % 16].
+// Keys and values of up to kChunk consecutive positions of one layer and KV head: a plane of each. p = position, d = dimension.
+//   f16: keys [p / 16][d][p % 16], values [d / 16][p][d % 16].
+//   q8_0: int8 with one f16 scale per 32 dimensions of a position, the scales behind the numbers.
+//     keys, s8 + 128 in stripes as in panels: [p / 16][d / 4][p % 16][d % 4], then [p / 16][d / 32][p % 16];
+//     values, s8: [d / 16][p][d % 16], then [d / 32][p].
+enum CacheType : int { kCacheF16, kCacheQ80, kCacheTypes };
 constexpr int kChunk = 256;
 constexpr int kMaxHead = 256;
+constexpr int kCacheBlock = 32;
 
+struct KeyRange {
+    int begin, end;  // positions of the chunk, 0 <= begin < end <= kChunk
+};
+
+// A tile of queries over one chunk. Each sees its own range of keys, and what it gets does not depend on the others.
 struct AttendJob {
-    const uint16_t* keys;
-    const uint16_t* values;
-    int n_keys;            // 1..kChunk
-    int head;              // dimensions, a multiple of 16, at most kMaxHead
-    const float* queries;  // [n][kMaxHead], already scaled
-    float* scratch;        // [n][kChunk]
-    float* out;            // [n][kMaxHead]: sum of exp(score - max) x value
-    float* max;            // [n]
-    float* sum;            // [n]: sum of exp(score - max)
+    const uint8_t* keys;
+    const uint8_t* values;
+    int head;                 // dimensions, a multiple of 16 (of 32 for q8_0), at most kMaxHead
+    const KeyRange* visible;  // [n]
+    const float* queries;     // [n][kMaxHead], already scaled
+    float* scores;            // [n][kChunk]: scores, then their weights
+    float* out;               // [n][kMaxHead]: sum of exp(score - max) x value
+    float* max;               // [n]
+    float* sum;               // [n]: sum of exp(score - max)
 };
 
 struct Kernels {
     const char* name;
     void (*multiply[kFormats][kMaxTile])(const MultiplyJob&);
-    void (*attend[kMaxTile])(const AttendJob&);
+    // Attention, in this order: scores from keys, weights from scores, outputs from values.
+    void (*score[kCacheTypes][kMaxTile])(const AttendJob&);
+    void (*weigh)(const AttendJob&, int n);
+    void (*mix[kCacheTypes][kMaxTile])(const AttendJob&);
     // Folds a chunk's (out, max, sum) into a running one; the fixed order of chunks makes attention independent of the batch.
     void (*fold)(float* out, float* max, float* sum, const float* chunk_out, float chunk_max, float chunk_sum, int head);
     void (*normalise)(const float* x, const float* weight, int n, float epsilon, float* y);  // RMS norm
@@ -63,6 +76,8 @@ struct Kernels {
     void (*to_half)(const float* x, int n, uint16_t* y);
     float (*maximum)(const float* x, int n);                    // NaN if any is NaN
     float (*sum_exp)(const float* x, int n, float max);         // of exp(x - max); n a multiple of 16, padding is -inf
+    // A position of a q8_0 cache: int8 and a scale per kCacheBlock. n is a multiple of that, at most kMaxHead.
+    void (*to_q80)(const float* x, int n, int8_t* q, uint16_t* scales);
 };
 
 extern const Kernels kScalarKernels;

@@ -5,6 +5,7 @@
 #include "multiply_text.h"
 #include "multiply_float_text.h"
 #include "rows_text.h"
+#include "attend_text.h"
 
 namespace outrider {
 

@@ -174,53 +174,12 @@ float sum_exp(const float* x, int n, float max) {
     return fold_sum(parts);
 }
 
-#define OUTRIDER_QUERIES OUTRIDER_UNROLL(8) for (int t = 0; t < N; t++)
-
-// y[t][lane] = sum over i of matrix[i][lane] * x[t][i], in the order of i: both halves of attention.
-template <int N, int Stride>
-inline __attribute__((always_inline)) void half_product(const uint16_t* matrix, int n, const float* x, Floats (&sum)[N]) {
-    OUTRIDER_QUERIES sum[t] = Isa::zero_float();
-    for (int i = 0; i < n; i++) {
-        Floats m = Isa::load_half(matrix + i * 16);
-        OUTRIDER_QUERIES sum[t] = Isa::fma(m, Isa::broadcast_float(x[t * Stride + i]), sum[t]);
-    }
-}
-
-// Attention of N queries over the same keys, one chunk.
-template <int N>
-void attend(const AttendJob& job) {
-    const int padded = (job.n_keys + 15) / 16 * 16;
-    for (int k = 0; k < padded; k += 16)
-        for (int lane = 0; lane < 16; lane += Isa::kLanes) {
-            Floats score[N];
-            half_product<N, kMaxHead>(job.keys + k * job.head + lane, job.head, job.queries, score);
-            OUTRIDER_QUERIES Isa::store(job.scratch + t * kChunk + k + lane, score[t]);
-        }
-    for (int t = 0; t < N; t++) {
-        float* row = job.scratch + t * kChunk;
-        for (int k = job.n_keys; k < padded; k++) row[k] = -3e38f;
-        Floats parts[kSplit];
-        for (int s = 0; s < kSplit; s++) parts[s] = Isa::load(row + s * Isa::kLanes);
-        for (int k = 16; k < padded; k += 16)
-            for (int s = 0; s < kSplit; s++) parts[s] = Isa::max(parts[s], Isa::load(row + k + s * Isa::kLanes));
-        const float max = fold_max(parts);
-        for (int s = 0; s < kSplit; s++) parts[s] = Isa::zero_float();
-        for (int k = 0; k < padded; k += 16)
-            for (int s = 0; s < kSplit; s++) {
-                float* p = row + k + s * Isa::kLanes;
-                Floats weight = exponential(Isa::subtract(Isa::load(p), Isa::broadcast_float(max)));
-                Isa::store(p, weight);
-                parts[s] = Isa::add_float(parts[s], weight);
-            }
-        job.max[t] = max;
-        job.sum[t] = fold_sum(parts);
-    }
-    for (int d = 0; d < job.head; d += 16)
-        for (int lane = 0; lane < 16; lane += Isa::kLanes) {
-            Floats value[N];
-            half_product<N, kChunk>(job.values + d * kChunk + lane, job.n_keys, job.scratch, value);
-            OUTRIDER_QUERIES Isa::store(job.out + t * kMaxHead + d + lane, value[t]);
-        }
+void to_q80(const float* x, int n, int8_t* q, uint16_t* scales) {
+    float exact[16] = {};
+    for (int b = 0; b < n / kCacheBlock; b++) exact[b] = quantise_block<kCacheBlock>(x + b * kCacheBlock, q + b * kCacheBlock);
+    alignas(32) uint16_t halves[16];
+    for (int lane = 0; lane < 16; lane += Isa::kLanes) Isa::store_half(halves + lane, Isa::load(exact + lane));
+    for (int b = 0; b < n / kCacheBlock; b++) scales[b] = halves[b];
 }
 
 void fold(float* out, float* max, float* sum, const float* chunk_out, float chunk_max, float chunk_sum, int head) {
@@ -239,8 +198,9 @@ void fold(float* out, float* max, float* sum, const float* chunk_out, float chun
 
 #define OUTRIDER_KERNELS(name)                                                                                                       \
     {                                                                                                                                \
-        name, OUTRIDER_MULTIPLY_TABLE, {attend<1>, attend<2>, attend<3>, attend<4>, attend<5>, attend<6>, attend<7>, attend<8>},     \
-            fold, normalise, {quantise_per_256, quantise_per_32, spread_floats}, gate_rows, scale_row, to_half, maximum, sum_exp                    \
+        name, OUTRIDER_MULTIPLY_TABLE, {OUTRIDER_ATTEND(score_f16), OUTRIDER_ATTEND(score_q80)}, weigh,                                \
+            {OUTRIDER_ATTEND(mix_f16), OUTRIDER_ATTEND(mix_q80)}, fold, normalise,                                                     \
+            {quantise_per_256, quantise_per_32, spread_floats}, gate_rows, scale_row, to_half, maximum, sum_exp, to_q80                \
     }
 
 }  // namespace

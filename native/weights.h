@@ -36,6 +36,7 @@ struct HyperParameters {
     float rope_beta_fast = 32.0f, rope_beta_slow = 1.0f;  // yarn: rotations over the original context where the ramp begins and ends
     float rope_log_multiplier = 0.0f;    // yarn: takes back part of its magnitude; 0 for none
     int rope_original_context = 1;       // yarn: tokens that the model was trained on before it was stretched
+    int window = 0;       // positions that a row sees, itself included; 0 for all
 };
 
 struct Matrix {

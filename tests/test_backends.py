@@ -68,6 +68,8 @@ CHOSEN: list[tuple[Here, dict[str, Any], type, list[str]]] = [
     (Here(gpu=True), {}, NativeBackend, []),
     (Here(), {"backend": "native"}, NativeBackend, []),
     (Here(fast=False), {"backend": "native"}, NativeBackend, []),
+    (Here(), {"cache_type_k": "q8_0", "cache_type_v": "q8_0"}, NativeBackend, []),
+    (Here(), {"backend": "native", "cache_type_v": "q8_0"}, NativeBackend, []),
     # the CPU by name, in any case
     (Here(gpu=True), {"device": "none", "gpu_layers": 99}, NativeBackend, [f"-ngl 99: {NGL}"]),
     (Here(), {"device": "cpu"}, NativeBackend, []),
@@ -90,8 +92,8 @@ CHOSEN: list[tuple[Here, dict[str, Any], type, list[str]]] = [
     (Here(gpu=True), {"gpu_layers": 99}, LlamaBackend, ["llama.cpp runs this, because of -ngl"]),
     (Here(gpu=True), {"draft_gpu_layers": 99}, LlamaBackend, ["llama.cpp runs this, because of -ngld"]),
     (Here(gpu=True), {"device": "CUDA0"}, LlamaBackend, ["llama.cpp runs this, because of --device CUDA0"]),
-    (Here(), {"cache_type_k": "q8_0"}, LlamaBackend, ["llama.cpp runs this, because of -ctk q8_0"]),
-    (Here(), {"cache_type_v": "q8_0"}, LlamaBackend, ["llama.cpp runs this, because of -ctv q8_0"]),
+    (Here(), {"cache_type_k": "q4_0"}, LlamaBackend, ["llama.cpp runs this, because of -ctk q4_0"]),
+    (Here(), {"cache_type_k": "q8_0", "cache_type_v": "bf16"}, LlamaBackend, ["llama.cpp runs this, because of -ctv bf16"]),
     (Here(supported=False), {}, LlamaBackend, [f"llama.cpp runs this: {WHY_NOT}"]),
     (Here(core=False), {}, LlamaBackend, ["llama.cpp runs this: this installation was built without the native engine"]),
     # scalar kernels only
@@ -110,10 +112,10 @@ def test_choice_and_notices(
 
 
 CONTRADICTS = "--backend native contradicts "
-ON_CPU = "it runs on the CPU with an f16 cache: drop one of the two"
+ON_CPU = "it runs on the CPU with a cache of f16 or q8_0: drop one of the two"
 THREADS = "the native engine takes 0 to 256; 0 means every CPU it may use"
 REFUSED: list[tuple[Here, dict[str, Any], type[OutriderError], str, str]] = [
-    (Here(), {"backend": "native", "cache_type_k": "q8_0"}, ConfigError, f"{CONTRADICTS}-ctk q8_0", ON_CPU),
+    (Here(), {"backend": "native", "cache_type_k": "q5_1"}, ConfigError, f"{CONTRADICTS}-ctk q5_1", ON_CPU),
     (Here(), {"backend": "native", "device": "CUDA0"}, ConfigError, f"{CONTRADICTS}--device CUDA0", ON_CPU),
     (Here(gpu=True), {"backend": "native", "gpu_layers": 9}, ConfigError, f"{CONTRADICTS}-ngl", ON_CPU),
     (Here(), {"threads": 257}, ConfigError, "-t/--threads is 257", THREADS),
@@ -127,7 +129,7 @@ REFUSED: list[tuple[Here, dict[str, Any], type[OutriderError], str, str]] = [
         "use --backend llama",
     ),
     (Here(llama=False), {"device": "CUDA0"}, ConfigError, "--device CUDA0 needs llama.cpp, which is not installed", INSTALL),
-    (Here(llama=False), {"cache_type_v": "q8_0"}, ConfigError, "-ctv q8_0 needs llama.cpp, which is not installed", INSTALL),
+    (Here(llama=False), {"cache_type_v": "q4_0"}, ConfigError, "-ctv q4_0 needs llama.cpp, which is not installed", INSTALL),
     (Here(llama=False, supported=False), {}, UnsupportedModelError, f"{WHY_NOT}, and llama.cpp is not installed", INSTALL),
     (
         Here(llama=False, core=False),

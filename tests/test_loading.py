@@ -158,8 +158,8 @@ def test_a_file_without_a_template_loads_and_a_chat_is_refused(backend: FakeBack
 
 def test_a_contradiction_with_what_is_installed_comes_before_loading(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(backends, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match="-ctk q8_0 needs llama.cpp, which is not installed"):
-        loading.load(settings(tmp_path, cache_type_k="q8_0"))
+    with pytest.raises(ConfigError, match="-ctk q4_0 needs llama.cpp, which is not installed"):
+        loading.load(settings(tmp_path, cache_type_k="q4_0"))
 
 
 @pytest.fixture
@@ -182,6 +182,16 @@ def test_the_same_file_on_either_backend(quantised: str, backend_name: str, core
     assert found["target"]["max_rows"] >= 601 or backend_name == "llama"  # llama.cpp never has more rows than context
     assert found["draft"]["n_context"] == 128
     assert found["speculation"]["active"]
+
+
+@pytest.mark.parametrize(("backend_name", "core"), [("native", "outrider.native._core"), ("llama", "llama_cpp")])
+def test_cache_types_are_the_target_s(quantised: str, backend_name: str, core: str) -> None:
+    pytest.importorskip(core, reason=f"{core} is not installed", exc_type=ImportError)
+    options = Settings.of(model=quantised, draft_model=quantised, backend=backend_name, context=128, threads=1, cache_type_k="q8_0")
+    with loading.load(options) as pair:
+        found = pair.describe()
+    assert (found["target"]["cache_type_k"], found["target"]["cache_type_v"]) == ("q8_0", "f16")
+    assert (found["draft"]["cache_type_k"], found["draft"]["cache_type_v"]) == ("f16", "f16")
 
 
 def test_native_is_chosen_where_its_kernels_are_fast(quantised: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,7 +74,13 @@ class NativeBackend:
         model = native.load_checked(
             file.split,
             file.parameters,
-            native.NativeOptions(n_context=options.context, max_rows=max(native.PROMPT_ROWS, draft_max + 1), threads=options.threads),
+            native.NativeOptions(
+                n_context=options.context,
+                max_rows=max(native.PROMPT_ROWS, draft_max + 1),
+                threads=options.threads,
+                cache_type_k=options.cache_type_k,
+                cache_type_v=options.cache_type_v,
+            ),
         )
         return model, tokenizer
 
@@ -99,7 +105,10 @@ def choose_backend(options: ModelOptions, files: list[ModelHeader]) -> Backend:
     placed = _placed_elsewhere(options)
     if options.backend == "native":
         if placed:
-            raise ConfigError(f"--backend native contradicts {placed}", "it runs on the CPU with an f16 cache: drop one of the two")
+            raise ConfigError(
+                f"--backend native contradicts {placed}",
+                f"it runs on the CPU with a cache of {' or '.join(native.CACHE_TYPES)}: drop one of the two",
+            )
         _check_native(files)
         return _native(options)
     has_llama = find_spec("llama_cpp") is not None
@@ -146,7 +155,7 @@ def _placed_elsewhere(options: ModelOptions) -> str:
     if options.device is not None and options.device.strip().lower() not in CPU_NAMES:
         return f"--device {options.device}"
     for flag, word in (("-ctk", options.cache_type_k), ("-ctv", options.cache_type_v)):
-        if word != "f16":
+        if word not in native.CACHE_TYPES:
             return f"{flag} {word}"
     if (options.gpu_layers or options.draft_gpu_layers) and options.device is None and _has_gpu():
         return "-ngl" if options.gpu_layers else "-ngld"

@@ -188,12 +188,19 @@ class ModelOptions(Options):
         optional_value="on",
         metavar="on|off|auto",
     )
-    cache_type_k: str = _option("f16", "-ctk", "--cache-type-k", help="Type of the target's cached keys.", choices=CACHE_TYPES, metavar="T")
+    cache_type_k: str = _option(
+        "f16",
+        "-ctk",
+        "--cache-type-k",
+        help="Type of the target's cached keys; the native engine has f16 and q8_0.",
+        choices=CACHE_TYPES,
+        metavar="T",
+    )
     cache_type_v: str = _option(
         "f16",
         "-ctv",
         "--cache-type-v",
-        help="Type of the target's cached values; a quantised type needs flash attention.",
+        help="Type of the target's cached values; the native engine has f16 and q8_0. A quantised type contradicts -fa off.",
         choices=CACHE_TYPES,
         metavar="T",
     )

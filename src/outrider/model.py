@@ -32,6 +32,7 @@ class Capabilities:
         rollback: "truncate" if a sequence can drop any tail, "none" if it cannot (recurrent state): no speculation then.
         backend: name of the backend, for reports.
         device: where the weights live, for reports.
+        cache_type_k, cache_type_v: how keys and values are cached, for reports; words of `-ctk` and `-ctv`.
     """
 
     n_vocab: int
@@ -44,6 +45,8 @@ class Capabilities:
     rollback: Literal["truncate", "none"]
     backend: str
     device: str = "cpu"
+    cache_type_k: str = "f16"
+    cache_type_v: str = "f16"
 
 
 @runtime_checkable

@@ -67,6 +67,7 @@ def test_a_pair_is_examined_as_run_would_load_it(outrider: Any, pulled: tuple[st
     assert (active.code, active.err) == (0, "")
     assert "speculation     active\n" in active.out
     assert "note            this pair is a fake" in active.out
+    assert ", f16 cache, " in active.out
     alone = outrider("doctor", "-m", target)
     assert "speculation     inactive: there is no draft model (-md)" in alone.out
 

@@ -34,8 +34,8 @@ def rotate(x: Array, *, pairwise: bool) -> Array:
     return out
 
 
-def reference_logits(weights: dict[str, NDArray[np.float32]], shape: Shape, tokens: list[int]) -> Array:
-    """Logits [tokens, vocab] by the textbook."""
+def reference_logits(weights: dict[str, NDArray[np.float32]], shape: Shape, tokens: list[int], window: int = 0) -> Array:
+    """Logits [tokens, vocab] by the textbook; each row sees its last `window` positions, or all for 0."""
     w = {name: values.astype(np.float64) for name, values in weights.items()}
     size, n, pairwise = shape.embedding // shape.heads, len(tokens), shape.architecture == "llama"
     x = w["token_embd.weight"][tokens]
@@ -50,6 +50,8 @@ def reference_logits(weights: dict[str, NDArray[np.float32]], shape: Shape, toke
         k, v = (np.repeat(each, shape.heads // shape.kv_heads, axis=1) for each in (k, v))
         scores = np.einsum("ihd,jhd->hij", q, k) / np.sqrt(size)
         scores[:, np.triu(np.ones((n, n), dtype=bool), 1)] = -np.inf
+        if window:
+            scores[:, np.tril(np.ones((n, n), dtype=bool), -window)] = -np.inf
         weights = np.exp(scores - scores.max(-1, keepdims=True))
         weights /= weights.sum(-1, keepdims=True)
         x = x + np.einsum("hij,jhd->ihd", weights, v).reshape(n, -1) @ w[at + "attn_output.weight"].T

@@ -31,12 +31,19 @@ def feed(model: NativeModel, sequence: NativeSequence, tokens: tuple[int, ...], 
     return np.concatenate(rows)
 
 
+@pytest.fixture(scope="module", params=["f16/f16", "q8_0/q8_0", "q8_0/f16", "f16/q8_0"])
+def cache(request: pytest.FixtureRequest) -> dict[str, str]:
+    """Types of keys and values, as options."""
+    keys, values = request.param.split("/")
+    return {"cache_type_k": keys, "cache_type_v": values}
+
+
 @pytest.fixture(scope="module")
-def reference(mixed_file: Path) -> NDArray[np.float32]:
+def reference(mixed_file: Path, cache: dict[str, str]) -> NDArray[np.float32]:
     """Logits of all tokens by the scalar reference, one pass."""
     from outrider.native import NativeOptions, load
 
-    model = load(mixed_file, NativeOptions(n_context=1024, threads=1, isa="scalar"))
+    model = load(mixed_file, NativeOptions(n_context=1024, threads=1, isa="scalar", **cache))
     logits = feed(model, model.open(), TOKENS, N_TOKENS)
     model.close()
     assert np.isfinite(logits).all()
@@ -47,20 +54,20 @@ def reference(mixed_file: Path) -> NDArray[np.float32]:
 @pytest.mark.parametrize("isa", _core.instruction_sets())
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_instruction_sets_and_threads_agree(
-    mixed_file: Path, reference: NDArray[np.float32], loaded: Loader, isa: str, threads: int
+    mixed_file: Path, cache: dict[str, str], reference: NDArray[np.float32], loaded: Loader, isa: str, threads: int
 ) -> None:
-    model = loaded(mixed_file, isa=isa, threads=threads)
+    model = loaded(mixed_file, isa=isa, threads=threads, **cache)
     assert feed(model, model.open(), TOKENS, N_TOKENS).tobytes() == reference.tobytes()
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 64])
-def test_prompt_chunks_agree(mixed_file: Path, reference: NDArray[np.float32], loaded: Loader, chunk: int) -> None:
-    model = loaded(mixed_file)
+def test_prompt_chunks_agree(mixed_file: Path, cache: dict[str, str], reference: NDArray[np.float32], loaded: Loader, chunk: int) -> None:
+    model = loaded(mixed_file, **cache)
     assert feed(model, model.open(), TOKENS, chunk).tobytes() == reference.tobytes()
 
 
-def test_every_batch_after_rollback_agrees(mixed_file: Path, reference: NDArray[np.float32], loaded: Loader) -> None:
-    model = loaded(mixed_file)
+def test_every_batch_after_rollback_agrees(mixed_file: Path, cache: dict[str, str], reference: NDArray[np.float32], loaded: Loader) -> None:
+    model = loaded(mixed_file, **cache)
     sequence = model.open()
     feed(model, sequence, TOKENS, 64)
     start = N_TOKENS - TAIL
@@ -72,8 +79,10 @@ def test_every_batch_after_rollback_agrees(mixed_file: Path, reference: NDArray[
 
 
 @pytest.mark.parametrize("start", [40, 250])  # inside a page, and across the end of one
-def test_tree_paths_equal_sequential_decoding(mixed_file: Path, reference: NDArray[np.float32], loaded: Loader, start: int) -> None:
-    model = loaded(mixed_file)
+def test_tree_paths_equal_sequential_decoding(
+    mixed_file: Path, cache: dict[str, str], reference: NDArray[np.float32], loaded: Loader, start: int
+) -> None:
+    model = loaded(mixed_file, **cache)
     sequence = model.open()
     feed(model, sequence, TOKENS[:start], 64)
     tokens, parents, path, last = [], [], [], -1
@@ -89,8 +98,10 @@ def test_tree_paths_equal_sequential_decoding(mixed_file: Path, reference: NDArr
     assert rest.tobytes() == reference[start + 8 : start + 20].tobytes()
 
 
-def test_forks_share_a_prefix_and_nothing_else(mixed_file: Path, reference: NDArray[np.float32], loaded: Loader) -> None:
-    model = loaded(mixed_file)
+def test_forks_share_a_prefix_and_nothing_else(
+    mixed_file: Path, cache: dict[str, str], reference: NDArray[np.float32], loaded: Loader
+) -> None:
+    model = loaded(mixed_file, **cache)
     first = model.open()
     feed(model, first, TOKENS[:100], 64)
     second = first.fork(60)
@@ -100,8 +111,10 @@ def test_forks_share_a_prefix_and_nothing_else(mixed_file: Path, reference: NDAr
     assert feed(model, second, TOKENS[60:80], 20).tobytes() == reference[60:80].tobytes()
 
 
-def test_sequences_in_one_pass_do_not_touch(mixed_file: Path, reference: NDArray[np.float32], loaded: Loader) -> None:
-    model = loaded(mixed_file)
+def test_sequences_in_one_pass_do_not_touch(
+    mixed_file: Path, cache: dict[str, str], reference: NDArray[np.float32], loaded: Loader
+) -> None:
+    model = loaded(mixed_file, **cache)
     first, second = model.open(), model.open()
     feed(model, first, TOKENS[:50], 50)
     feed(model, second, TOKENS[:20], 20)

@@ -98,7 +98,12 @@ def _pair_rows(pair: dict[str, Any] | None) -> list[tuple[str, str]]:
 
 def _model(model: dict[str, Any]) -> str:
     exact = "bit-exact" if model["bit_exact"] else "not bit-exact: text may differ from plain decoding at near ties"
-    return f"{model['backend']} on {model['device']}, context {model['n_context']}, rollback {model['rollback']}, {exact}"
+    return f"{model['backend']} on {model['device']}, context {model['n_context']}, {_cache(model)}, rollback {model['rollback']}, {exact}"
+
+
+def _cache(model: dict[str, Any]) -> str:
+    keys, values = model["cache_type_k"], model["cache_type_v"]
+    return f"{keys} cache" if keys == values else f"cache of {keys} keys and {values} values"
 
 
 def _gigabytes(n_bytes: int | None) -> str:

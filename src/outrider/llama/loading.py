@@ -94,6 +94,8 @@ def _finish(lib: Library, handle: ModelHandle, path: Path, options: LlamaOptions
             rollback=rollback,
             backend="llama",
             device=placement.label,
+            cache_type_k=options.cache_type_k,
+            cache_type_v=options.cache_type_v,
         )
         native = Native(lib=lib, model=handle, context=context, cache=cache, batch=batch)
         return LlamaModel(native, capabilities, tokenizer, placement.notices + window.notices)

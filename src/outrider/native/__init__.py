@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from outrider.native.loading import load, load_checked, unsupported_reason
     from outrider.native.model import NativeModel
-    from outrider.native.options import MAX_THREADS, PROMPT_ROWS, NativeOptions
+    from outrider.native.options import CACHE_TYPES, MAX_THREADS, PROMPT_ROWS, NativeOptions
     from outrider.native.tokenizer import NativeTokenizer, doubtful_tokenizer, unknown_tokenizer
 
 __all__ = [
+    "CACHE_TYPES",
     "MAX_THREADS",
     "PROMPT_ROWS",
     "NativeModel",
@@ -33,6 +34,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "CACHE_TYPES": "options",
     "MAX_THREADS": "options",
     "PROMPT_ROWS": "options",
     "NativeModel": "model",

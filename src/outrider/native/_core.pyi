@@ -26,6 +26,7 @@ class HyperParameters:
     rope_beta_slow: float
     rope_log_multiplier: float
     rope_original_context: int
+    window: int
     def __init__(self) -> None: ...
 
 class Engine:
@@ -63,7 +64,8 @@ def load(
     n_sequences: int,
     isa: str,
     head_rows: Sequence[tuple[int, int]],
-    /,
+    key_type: str = "f16",
+    value_type: str = "f16",
 ) -> Engine: ...
 def rotation(hyper: HyperParameters, factors: Sequence[float], position: int, /) -> NDArray[np.float32]: ...
 def instruction_sets() -> list[str]: ...

@@ -12,7 +12,7 @@ from outrider.gguf import HyperParameters, Split, TokenType, read_hyper_paramete
 from outrider.model import Capabilities
 from outrider.native import _core
 from outrider.native.model import NativeModel
-from outrider.native.options import DEFAULT_CONTEXT, NativeOptions
+from outrider.native.options import CACHE_BLOCK, DEFAULT_CONTEXT, NativeOptions
 from outrider.native.rope import set_rope, unsupported_rope
 
 ARCHITECTURES: Final = ("llama", "qwen2", "qwen3")
@@ -42,8 +42,6 @@ def unsupported_reason(split: Split, parameters: HyperParameters) -> str | None:
         return f"the native engine does not run heads of {parameters.head_size} and {parameters.value_size} values"
     if parameters.n_embedding % 16 or parameters.n_ff % 16:
         return f"the native engine does not run rows of {parameters.n_embedding} and {parameters.n_ff} values: 16 must divide them"
-    if split.header.integer(f"{parameters.architecture}.attention.sliding_window", 0):
-        return "the native engine does not know sliding windows"
     return unsupported_rope(split, parameters) or _unsupported_tensor(split)
 
 
@@ -68,7 +66,7 @@ def load(path: Path, options: NativeOptions | None = None) -> NativeModel:
     Raises:
         ModelMissingError, ModelFileError: the file.
         UnsupportedModelError: a sound file that the core cannot run; the message says what it lacks.
-        ConfigError: an instruction set that this CPU lacks, or a context beyond the model's.
+        ConfigError: an instruction set that this CPU lacks, or a cache type that the model's heads do not fit.
         OutOfMemoryError: the weights don't fit.
     """
     split = read_split(path)
@@ -83,6 +81,7 @@ def load_checked(split: Split, parameters: HyperParameters, options: NativeOptio
     if options.instruction_set and options.instruction_set not in _core.instruction_sets():
         available = ", ".join(_core.instruction_sets())
         raise ConfigError(f"instruction set '{options.instruction_set}' cannot run here", f"this CPU has {available}")
+    _check_cache(parameters, options)
     n_context = _context(parameters, options)
     threads = options.threads or usable_cpus()
     path = Path(split.header.path)
@@ -98,6 +97,8 @@ def load_checked(split: Split, parameters: HyperParameters, options: NativeOptio
             options.n_sequences,
             options.instruction_set,
             head_rows,
+            options.cache_type_k,
+            options.cache_type_v,
         )
     except MemoryError:
         raise OutOfMemoryError(f"{path.name} does not fit into memory", "use a smaller model or quantisation") from None
@@ -116,8 +117,19 @@ def load_checked(split: Split, parameters: HyperParameters, options: NativeOptio
             rollback="truncate",
             backend="native",
             device=f"cpu ({engine.isa}, {threads} threads)",
+            cache_type_k=options.cache_type_k,
+            cache_type_v=options.cache_type_v,
         ),
     )
+
+
+def _check_cache(parameters: HyperParameters, options: NativeOptions) -> None:
+    word = next((word for word in (options.cache_type_k, options.cache_type_v) if word != "f16"), None)
+    if word is not None and parameters.head_size % CACHE_BLOCK:
+        raise ConfigError(
+            f"cache type {word} needs heads of a multiple of {CACHE_BLOCK} values, and this model's have {parameters.head_size}",
+            "use f16 for -ctk and -ctv",
+        )
 
 
 def _context(parameters: HyperParameters, options: NativeOptions) -> int:
@@ -155,4 +167,6 @@ def _core_parameters(split: Split, parameters: HyperParameters, n_context: int) 
     hyper.vocabulary = parameters.n_vocab
     hyper.epsilon = parameters.rms_epsilon
     set_rope(hyper, split, parameters, n_context)
+    # None of ARCHITECTURES has windowed layers, and llama.cpp reads no `sliding_window` for them: such a key changes nothing here either.
+    hyper.window = 0
     return hyper

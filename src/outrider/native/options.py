@@ -17,6 +17,12 @@ PROMPT_ROWS: Final = 512
 MAX_THREADS: Final = 256
 """Threads that the core's pool takes."""
 
+CACHE_TYPES: Final = ("f16", "q8_0")
+"""Types of cached keys and values that the core has."""
+
+CACHE_BLOCK: Final = 32
+"""Values of a head that share a scale in a q8_0 cache."""
+
 ISA_VARIABLE: Final = "OUTRIDER_ISA"
 """Environment variable that names the instruction set: avx512, avx-vnni, avx2 or scalar."""
 
@@ -32,9 +38,10 @@ class NativeOptions:
         max_rows: rows of the largest pass.
         threads: 0 means every CPU that the process may use (affinity and cgroup quota).
         head_tokens: a draft model may score only the first so many tokens, plus all special ones; the others get -inf. 0 means all.
+        cache_type_k, cache_type_v: types of the cached keys and values, each one of CACHE_TYPES.
         isa: instruction set, "" for the best; the environment variable OUTRIDER_ISA comes first.
 
-    Raises ConfigError for numbers out of range.
+    Raises ConfigError for numbers out of range and unknown words.
     """
 
     n_context: int = 0
@@ -43,6 +50,8 @@ class NativeOptions:
     max_rows: int = PROMPT_ROWS
     threads: int = 0
     head_tokens: int = 0
+    cache_type_k: str = "f16"
+    cache_type_v: str = "f16"
     isa: str = ""
 
     def __post_init__(self) -> None:
@@ -55,6 +64,9 @@ class NativeOptions:
         ):
             if not low <= value <= high:
                 raise ConfigError(f"{name} is {value}", f"use {low} to {high}")
+        for flag, word in (("-ctk", self.cache_type_k), ("-ctv", self.cache_type_v)):
+            if word not in CACHE_TYPES:
+                raise ConfigError(f"{flag} is {word!r}", f"the native engine has {' and '.join(CACHE_TYPES)}")
 
     @property
     def instruction_set(self) -> str:
