@@ -1,7 +1,7 @@
 # One word runs each thing. ./scripts/test makes the environment; another Python: make test PYTHON=/path/to/python
 PYTHON ?= .venv/bin/python
 
-.PHONY: lint test bench docs format clean environment
+.PHONY: lint test check-native bench docs format clean environment
 
 lint: environment  ## ruff and mypy
 	$(PYTHON) -m ruff check .
@@ -11,6 +11,9 @@ lint: environment  ## ruff and mypy
 test: environment  ## what needs no weights first, then the real models
 	$(PYTHON) -m pytest -m "not needs_models"
 	$(PYTHON) -m pytest -m needs_models
+
+check-native:  ## the core under sanitizers, valgrind, an emulated Arm and fuzzers; SECONDS_PER_FUZZER=60
+	./scripts/check_native --fuzz $(or $(SECONDS_PER_FUZZER),60)
 
 bench: environment  ## plain against speculative on the Qwen pair, interleaved
 	$(PYTHON) benchmarks/run_pair.py
