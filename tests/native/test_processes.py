@@ -43,7 +43,7 @@ assert os.read(reader, 1) == b"y"
 assert logits(model, (1, 2, 3)) == expected
 """
 
-FORK_DURING_A_PASS = """
+FORK_WHILE_COMPUTING = """
 model, other = fresh(), fresh()
 expected = logits(other, (1, 2, 3))
 stop = threading.Event()
@@ -93,7 +93,7 @@ def test_a_forked_child_computes_with_threads_of_its_own(mixed_file: Path, end: 
 
 
 def test_a_fork_during_another_thread_s_pass_leaves_both_working(mixed_file: Path) -> None:
-    run(FORK_DURING_A_PASS, mixed_file)
+    run(FORK_WHILE_COMPUTING, mixed_file)
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
