@@ -137,7 +137,7 @@ private:
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     static Subject subject;
     Input input(data, size);
-    Machine machine(subject, input.below(16) ? subject.pool : subject.pair);
+    Machine machine(subject, input.below(64) ? subject.pool : subject.pair);
     for (int n = 0; n < 40 && !input.empty(); n++) machine.step(input);
     machine.compare(subject);
     return 0;
