@@ -56,6 +56,7 @@ private:
 // Run at exit, before anything is torn down: waits for the calls of daemon threads, which are cut short after a layer.
 void leave() {
     leaving.store(true);
+    nb::set_leak_warnings(false);  // what such a thread holds is never let go, which is no news to a user
     nb::gil_scoped_release release;
     while (n_released.load()) usleep(500);
 }

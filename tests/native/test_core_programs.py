@@ -33,27 +33,27 @@ def output_of(command: list[str], **environment: str) -> str:
 
 
 @cache
-def build(name: str, options: tuple[str, ...]) -> Path:
-    """Build the programs; what is there already is only brought up to date."""
+def build(name: str, options: tuple[str, ...], programs: tuple[str, ...]) -> Path:
+    """The folder of the built programs; what is there already is only brought up to date."""
     folder = ROOT / "build" / "tests" / name
     generator = ["-G", "Ninja"] if shutil.which("ninja") else []
     launcher = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
     flags = ["-DOUTRIDER_TESTS=ON", "-DCMAKE_BUILD_TYPE=None", "-DCMAKE_CXX_FLAGS=-O1 -g1"]
     output_of(["cmake", *generator, "-S", str(ROOT), "-B", str(folder), *flags, *launcher, *options])
-    output_of(["cmake", "--build", str(folder), "--parallel", str(len(os.sched_getaffinity(0)))])
+    output_of(["cmake", "--build", str(folder), "--parallel", str(len(os.sched_getaffinity(0))), "--target", *programs])
     return folder / "native" / "tests"
 
 
 @pytest.fixture
 def sanitized() -> Path:
     needs("cmake", "g++")
-    return build("asan", SANITIZED)
+    return build("asan", SANITIZED, (*PROGRAMS, *FUZZERS))
 
 
 @pytest.fixture
 def emulated() -> Callable[[str], str]:
     needs("cmake", "aarch64-linux-gnu-g++", "qemu-aarch64")
-    folder = build("aarch64", CROSS)
+    folder = build("aarch64", CROSS, PROGRAMS)
 
     def run(program: str, *, cpu: str = "max") -> str:
         return output_of(["qemu-aarch64", "-cpu", cpu, "-L", "/usr/aarch64-linux-gnu", str(folder / program)], OUTRIDER_EMULATED="1")
