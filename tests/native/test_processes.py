@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 PREAMBLE = """
 import os, sys, threading, time
 from pathlib import Path
+from outrider.errors import CancelledError
 from outrider.model import Segment
 from outrider.native import NativeOptions, load
 
@@ -22,9 +23,10 @@ def fresh():
 
 def logits(model, tokens, cancel=None):
     sequence = model.open()
-    rows = model.evaluate([Segment(sequence, tokens)], cancel).rows([len(tokens) - 1])
-    sequence.close()
-    return rows.tobytes()
+    try:
+        return model.evaluate([Segment(sequence, tokens)], cancel).rows([len(tokens) - 1]).tobytes()
+    finally:
+        sequence.close()
 """
 
 FORK = """
@@ -68,7 +70,10 @@ EXIT_DURING = """
 model = fresh()
 def work():
     while True:
-        {call}
+        try:
+            {call}
+        except CancelledError:  # how a pass learns that the interpreter is leaving
+            pass
 threading.Thread(target=work, daemon=True).start()
 time.sleep(0.2)
 """
