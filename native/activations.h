@@ -28,6 +28,7 @@ public:
         scales_.ensure(n / 32);
         offsets_.ensure(n / 16);
         pairs_.ensure(n / 64);
+        halves_.ensure(n / 32);
         sums_.ensure(n / 32);
     }
     static int padded(int columns) { return (columns + 63) / 64 * 64; }
@@ -36,12 +37,13 @@ public:
     ActivationTile tile(ActivationKind kind, int first, int n, int column = 0) const {
         auto at = [&](int width) { return size_t(first) * size_t(columns_ / width) + size_t(column / width) * size_t(n); };
         const int scale_width = kind == ActivationKind::kPer256 ? 256 : 32, offset_width = kind == ActivationKind::kPer256 ? 16 : 32;
-        return {values_.data() + at(4), scales_.data() + at(scale_width), offsets_.data() + at(offset_width), pairs_.data() + at(64), sums_.data() + at(32)};
+        return {values_.data() + at(4), scales_.data() + at(scale_width), offsets_.data() + at(offset_width), pairs_.data() + at(64), halves_.data() + at(32),
+                sums_.data() + at(32)};
     }
 
 private:
     int columns_ = 0;
-    Buffer<int32_t> values_, offsets_, pairs_;
+    Buffer<int32_t> values_, offsets_, pairs_, halves_;
     Buffer<float> scales_, sums_;
 };
 

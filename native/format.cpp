@@ -22,6 +22,12 @@ float half_to_float(uint16_t half) {
 
 namespace {
 
+// The panel of a group's row with its first columns; that with the next ones is kGroupPanels further.
+template <class Panel>
+Panel* first_panel(uint8_t* group, int row) { return reinterpret_cast<Panel*>(group) + row / kPanelRows; }
+template <class Panel>
+const Panel* first_panel(const uint8_t* group, int row) { return reinterpret_cast<const Panel*>(group) + row / kPanelRows; }
+
 uint16_t read_half(const uint8_t* p) {
     uint16_t half;
     std::memcpy(&half, p, 2);
@@ -89,8 +95,9 @@ void scale_out(const Panel& b, int j, int lane, const uint8_t* q, float* out) {
     for (int i = 0; i < 32; i++) out[i] = d * float(q[i]) - m;
 }
 
-void pack_q4_k(const uint8_t* source, int columns, int lane, uint8_t* out) {
-    for (auto* b = reinterpret_cast<PanelQ4K*>(out); columns > 0; b++, columns -= 256, source += 144) {
+void pack_q4_k(const uint8_t* source, int columns, int row, uint8_t* out) {
+    const int lane = row % kPanelRows;
+    for (auto* b = first_panel<PanelQ4K>(out, row); columns > 0; b += kGroupPanels, columns -= 256, source += 144) {
         put_scales(*b, lane, source);
         const uint8_t* packed = source + 16;
         for (int j = 0; j < 8; j++) {
@@ -101,8 +108,9 @@ void pack_q4_k(const uint8_t* source, int columns, int lane, uint8_t* out) {
     }
 }
 
-void unpack_q4_k(const uint8_t* panels, int columns, int lane, float* out) {
-    for (auto* b = reinterpret_cast<const PanelQ4K*>(panels); columns > 0; b++, columns -= 256)
+void unpack_q4_k(const uint8_t* panels, int columns, int row, float* out) {
+    const int lane = row % kPanelRows;
+    for (auto* b = first_panel<PanelQ4K>(panels, row); columns > 0; b += kGroupPanels, columns -= 256)
         for (int j = 0; j < 8; j++, out += 32) {
             uint8_t q[32];
             get_nibbles(b->nibbles[j], lane, q);
@@ -110,8 +118,9 @@ void unpack_q4_k(const uint8_t* panels, int columns, int lane, float* out) {
         }
 }
 
-void pack_q5_k(const uint8_t* source, int columns, int lane, uint8_t* out) {
-    for (auto* b = reinterpret_cast<PanelQ5K*>(out); columns > 0; b++, columns -= 256, source += 176) {
+void pack_q5_k(const uint8_t* source, int columns, int row, uint8_t* out) {
+    const int lane = row % kPanelRows;
+    for (auto* b = first_panel<PanelQ5K>(out, row); columns > 0; b += kGroupPanels, columns -= 256, source += 176) {
         put_scales(*b, lane, source);
         const uint8_t *high = source + 16, *packed = source + 48;
         for (int j = 0; j < 8; j++) {
@@ -122,8 +131,9 @@ void pack_q5_k(const uint8_t* source, int columns, int lane, uint8_t* out) {
     }
 }
 
-void unpack_q5_k(const uint8_t* panels, int columns, int lane, float* out) {
-    for (auto* b = reinterpret_cast<const PanelQ5K*>(panels); columns > 0; b++, columns -= 256)
+void unpack_q5_k(const uint8_t* panels, int columns, int row, float* out) {
+    const int lane = row % kPanelRows;
+    for (auto* b = first_panel<PanelQ5K>(panels, row); columns > 0; b += kGroupPanels, columns -= 256)
         for (int j = 0; j < 8; j++, out += 32) {
             uint8_t q[32];
             get_five_bits(b->nibbles[j], b->high[j], lane, q);
@@ -131,8 +141,9 @@ void unpack_q5_k(const uint8_t* panels, int columns, int lane, float* out) {
         }
 }
 
-void pack_q6_k(const uint8_t* source, int columns, int lane, uint8_t* out) {
-    for (auto* b = reinterpret_cast<PanelQ6K*>(out); columns > 0; b++, columns -= 256, source += 210) {
+void pack_q6_k(const uint8_t* source, int columns, int row, uint8_t* out) {
+    const int lane = row % kPanelRows;
+    for (auto* b = first_panel<PanelQ6K>(out, row); columns > 0; b += kGroupPanels, columns -= 256, source += 210) {
         uint8_t q[256];
         for (int half = 0; half < 2; half++) {
             const uint8_t *low = source + half * 64, *high = source + 128 + half * 32;
@@ -160,8 +171,9 @@ void pack_q6_k(const uint8_t* source, int columns, int lane, uint8_t* out) {
     }
 }
 
-void unpack_q6_k(const uint8_t* panels, int columns, int lane, float* out) {
-    for (auto* b = reinterpret_cast<const PanelQ6K*>(panels); columns > 0; b++, columns -= 256)
+void unpack_q6_k(const uint8_t* panels, int columns, int row, float* out) {
+    const int lane = row % kPanelRows;
+    for (auto* b = first_panel<PanelQ6K>(panels, row); columns > 0; b += kGroupPanels, columns -= 256)
         for (int j = 0; j < 16; j++) {
             const float d = half_to_float(b->d[lane]) * float(b->scale[j][lane]);
             for (int v = 0; v < 4; v++)
@@ -174,9 +186,10 @@ void unpack_q6_k(const uint8_t* panels, int columns, int lane, float* out) {
 
 // The 32-column blocks: [d] [m] [4 bytes of high bits] [16 bytes of nibbles].
 template <class Panel, bool Minimum, bool High>
-void pack_block32(const uint8_t* source, int columns, int lane, uint8_t* out) {
+void pack_block32(const uint8_t* source, int columns, int row, uint8_t* out) {
+    const int lane = row % kPanelRows;
     for (int block = 0; block < columns / 32; block++) {
-        auto& b = reinterpret_cast<Panel*>(out)[block / 2];
+        auto& b = first_panel<Panel>(out, row)[block / 2 * kGroupPanels];
         const int j = block % 2;
         b.d[j][lane] = read_half(source);
         source += 2;
@@ -195,9 +208,10 @@ void pack_block32(const uint8_t* source, int columns, int lane, uint8_t* out) {
 }
 
 template <class Panel, bool Minimum, bool High, int Offset>
-void unpack_block32(const uint8_t* panels, int columns, int lane, float* out) {
+void unpack_block32(const uint8_t* panels, int columns, int row, float* out) {
+    const int lane = row % kPanelRows;
     for (int block = 0; block < columns / 32; block++, out += 32) {
-        const auto& b = reinterpret_cast<const Panel*>(panels)[block / 2];
+        const auto& b = first_panel<Panel>(panels, row)[block / 2 * kGroupPanels];
         const int j = block % 2;
         uint8_t q[32];
         if constexpr (High) get_five_bits(b.nibbles[j], b.high[j], lane, q);
@@ -210,17 +224,19 @@ void unpack_block32(const uint8_t* panels, int columns, int lane, float* out) {
     }
 }
 
-void pack_q8_0(const uint8_t* source, int columns, int lane, uint8_t* out) {
+void pack_q8_0(const uint8_t* source, int columns, int row, uint8_t* out) {
+    const int lane = row % kPanelRows;
     for (int block = 0; block < columns / 32; block++, source += 34) {
-        auto& b = reinterpret_cast<PanelQ80*>(out)[block / 2];
+        auto& b = first_panel<PanelQ80>(out, row)[block / 2 * kGroupPanels];
         b.d[block % 2][lane] = read_half(source);
         for (int c = 0; c < 8; c++) write_word(b.bytes[block % 2][c] + lane * 4, read_word(source + 2 + c * 4) ^ 0x80808080u);
     }
 }
 
-void unpack_q8_0(const uint8_t* panels, int columns, int lane, float* out) {
+void unpack_q8_0(const uint8_t* panels, int columns, int row, float* out) {
+    const int lane = row % kPanelRows;
     for (int block = 0; block < columns / 32; block++) {
-        const auto& b = reinterpret_cast<const PanelQ80*>(panels)[block / 2];
+        const auto& b = first_panel<PanelQ80>(panels, row)[block / 2 * kGroupPanels];
         const float d = half_to_float(b.d[block % 2][lane]);
         for (int i = 0; i < 32; i++) *out++ = d * float(int(b.bytes[block % 2][i / 4][lane * 4 + i % 4]) - 128);
     }

@@ -16,10 +16,10 @@ struct FormatInfo {
     int panel_columns;
     int panel_bytes;
     ActivationKind activation;
-    // One source row into lane `lane` of a zeroed row group; `columns` is a multiple of `block`.
-    void (*pack_row)(const uint8_t* source, int columns, int lane, uint8_t* panels);
+    // One source row as row `row` of a zeroed row group; `columns` is a multiple of `block`.
+    void (*pack_row)(const uint8_t* source, int columns, int row, uint8_t* group);
     // The row's weights exactly as the format's reference dequantisation gives them.
-    void (*unpack_row)(const uint8_t* panels, int columns, int lane, float* out);
+    void (*unpack_row)(const uint8_t* group, int columns, int row, float* out);
 };
 
 // Null where the type is not one of ours.

@@ -14,7 +14,7 @@ namespace outrider {
 
 namespace {
 
-constexpr int kSharedBytes = 10240;  // of weights that tiles take in turns: a third of the first-level cache
+constexpr int kSharedBytes = 20480;  // of weights that tiles take in turns: with their activations they fill the first-level cache
 
 void mark(const Matrix& matrix, bool (&kinds)[kActivationKinds]) { kinds[int(matrix.info->activation)] = true; }
 
@@ -23,7 +23,7 @@ void mark(const Matrix& matrix, bool (&kinds)[kActivationKinds]) { kinds[int(mat
 Forward::Forward(const Weights& weights, Cache& cache, const Kernels& kernels, Pool& pool)
     : weights_(weights), hyper_(weights.hyper), cache_(cache), kernels_(kernels), pool_(pool), width_(Activations::padded(hyper_.embedding)),
       inner_(Activations::padded(hyper_.feed_forward)), q_width_(Activations::padded(hyper_.heads * hyper_.head)),
-      kv_width_(padded16(hyper_.kv_heads * hyper_.head)), group_(hyper_.heads / hyper_.kv_heads), scratch_(size_t(pool.size())) {
+      kv_width_(Activations::padded(hyper_.kv_heads * hyper_.head)), group_(hyper_.heads / hyper_.kv_heads), scratch_(size_t(pool.size())) {
     for (int i = 0; i < hyper_.rope_dimensions / 2; i++) {
         double frequency = std::pow(double(hyper_.rope_base), -2.0 * i / hyper_.rope_dimensions) * double(hyper_.rope_scale);
         if (!weights.rope_factors.empty()) frequency /= double(weights.rope_factors[size_t(i)]);
@@ -93,7 +93,7 @@ void Forward::prepare(const std::vector<Segment>& segments) {
         activations_[kind].ensure(n_rows_, std::max(width_, q_width_));
         inner_activations_[kind].ensure(n_rows_, inner_);
     }
-    for (Scratch& s : scratch_) s.carry.ensure(n * kPanelRows);
+    for (Scratch& s : scratch_) s.carry.ensure(n * kGroupRows);
     fill_rope();
     slot_of_row_.assign(n, -1);
     n_slots_ = 0;
@@ -191,7 +191,7 @@ void Forward::multiply(const std::vector<Target>& targets, const Tiling& tiling,
         const int begin = std::max(mine.begin - base, 0), end = std::min(mine.end - base, m.n_groups);
         base += m.n_groups;
         // Several tiles share a row group: they take it a few panels at a time, so that these stay in the first-level cache.
-        const int step = tiling.n_tiles == 1 ? m.n_panels : std::max(1, kSharedBytes / m.info->panel_bytes);
+        const int step = tiling.n_tiles == 1 ? m.n_panels : std::max(1, kSharedBytes / (kGroupPanels * m.info->panel_bytes));
         for (int g = begin; g < end; g++)
             for (int panel = 0; panel < m.n_panels; panel += step) multiply_panels(target, g, panel, std::min(step, m.n_panels - panel), tiling, inputs, thread);
     }
@@ -204,16 +204,16 @@ void Forward::multiply_panels(const Target& target, int group, int panel, int n_
     float* carry = scratch_[size_t(thread)].carry.data();
     for (int tile = 0; tile < tiling.n_tiles; tile++) {
         const int first = tiling.first(tile), n = tiling.size(tile);
-        const MultiplyJob job{m.group(group) + size_t(panel) * size_t(m.info->panel_bytes),
+        const MultiplyJob job{m.group(group) + size_t(kGroupPanels * panel) * size_t(m.info->panel_bytes),
                               n_panels,
                               inputs[int(kind)].tile(kind, first, n, panel * m.info->panel_columns),
-                              carry + size_t(first) * kPanelRows,
+                              carry + size_t(first) * kGroupRows,
                               panel == 0,
                               panel + n_panels == m.n_panels,
                               tile == 0,
-                              target.y + size_t(first) * size_t(target.stride) + group * kPanelRows,
+                              target.y + size_t(first) * size_t(target.stride) + group * kGroupRows,
                               target.stride,
-                              target.bias && !target.bias->empty() ? target.bias->data() + group * kPanelRows : nullptr,
+                              target.bias && !target.bias->empty() ? target.bias->data() + group * kGroupRows : nullptr,
                               target.accumulate};
         kernels_.multiply[m.info->format][n - 1](job);
     }
@@ -293,14 +293,14 @@ std::vector<const float*> Forward::logits(const std::vector<int>& nodes) {
         if (slot_of_row_[size_t(node)] < 0 && std::find(missing.begin(), missing.end(), node) == missing.end()) missing.push_back(node);
     }
     if (!missing.empty()) compute_logits(missing, n_slots_);
-    const auto stride = size_t(padded16(hyper_.vocabulary));
+    const auto stride = size_t(logits_stride());
     std::vector<const float*> rows;
     for (int node : nodes) rows.push_back(logits_.data() + size_t(slot_of_row_[size_t(node)]) * stride);
     return rows;
 }
 
 void Forward::compute_logits(const std::vector<int>& rows, int first_slot) {
-    const int stride = padded16(hyper_.vocabulary), n = int(rows.size());
+    const int stride = logits_stride(), n = int(rows.size());
     const size_t needed = size_t(first_slot + n) * size_t(stride);
     if (needed * sizeof(float) > logits_.bytes()) {
         Buffer<float> larger;
@@ -325,7 +325,7 @@ void Forward::compute_logits(const std::vector<int>& rows, int first_slot) {
         pool_.barrier();
         float* y = logits_.data() + size_t(first_slot) * size_t(stride);
         std::vector<Target> targets;
-        for (const HeadPart& part : weights_.head_parts) targets.push_back({&part.matrix, y + part.first * kPanelRows, stride, nullptr, false});
+        for (const HeadPart& part : weights_.head_parts) targets.push_back({&part.matrix, y + part.first * kGroupRows, stride, nullptr, false});
         multiply(targets, tiling, head_activations_, thread);
     });
     // The last row group may reach beyond the vocabulary.

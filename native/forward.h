@@ -27,7 +27,7 @@ public:
     bool run(const std::vector<Segment>& segments, const std::function<bool()>& cancelled);
 
     int n_rows() const { return n_rows_; }
-    // Logits of rows of the last pass, float [nodes][vocabulary padded to 16]; valid until the next call. Computed once per row.
+    // Logits of rows of the last pass, float [nodes][vocabulary padded to whole row groups]; valid until the next call. Computed once per row.
     std::vector<const float*> logits(const std::vector<int>& nodes);
     // The hidden state of a row after the last layer, before the output norm.
     const float* hidden(int row) const { return hidden_.data() + size_t(row) * size_t(width_); }
@@ -73,6 +73,7 @@ private:
     void attend_rows(const uint16_t* keys, const uint16_t* values, int n_keys, const Span& span, int first_row, int n_rows, float* out, float* max, float* sum, int thread);
     void gather(const Part& part, int node, int layer, int kv_head, int chunk, int n_keys, uint16_t* keys, uint16_t* values) const;
 
+    int logits_stride() const { return (hyper_.vocabulary + kGroupRows - 1) / kGroupRows * kGroupRows; }
     void compute_logits(const std::vector<int>& rows, int first_slot);
 
     size_t query_at(int kv_head, int row) const { return (size_t(kv_head) * size_t(n_rows_) + size_t(row)) * size_t(group_); }

@@ -23,23 +23,47 @@ struct Isa {
 
     static Ints zero() { return _mm256_setzero_si256(); }
     static Ints broadcast(int32_t x) { return _mm256_set1_epi32(x); }
+    static Bytes spread(int32_t x) { return _mm256_set1_epi32(x); }
+    static Ints pair(Ints low, Ints high) { return _mm256_blend_epi16(low, _mm256_slli_epi32(high, 16), 0xaa); }
+
+    // 4 x (dot product, sum) leave half of the 16 registers for weights and activations.
+    static constexpr int kRowsTogether = 4;
+    static constexpr int together(int) { return 1; }
+    using Partial = __m256i;
+    using Scale = __m256i;
 #ifdef OUTRIDER_AVX_VNNI
     static constexpr int kSigned = 128;
-    static Ints dot(Ints sum, Bytes weights, int32_t x) { return _mm256_dpbusd_avx_epi32(sum, weights, _mm256_set1_epi32(x)); }
-    static Ints dot_signed(Ints sum, Bytes weights, int32_t x) { return _mm256_dpbusd_avx_epi32(sum, weights, _mm256_set1_epi32(x)); }
-    static Ints dot_pairs(Ints sum, Ints pairs, int32_t x) { return _mm256_dpwssd_avx_epi32(sum, pairs, _mm256_set1_epi32(x)); }
+    static constexpr bool kExact = true;
+    template <int Max>
+    static constexpr int kDots = 64;
+    static Partial begin(Ints offset) { return offset; }
+    static Ints end(Partial dot, Ints) { return dot; }
+    static Partial dot(Partial sum, Bytes weights, Bytes x) { return _mm256_dpbusd_avx_epi32(sum, weights, x); }
+    static Ints dot_signed(Ints sum, Bytes weights, Bytes x) { return _mm256_dpbusd_avx_epi32(sum, weights, x); }
+    static Scale scale_unsigned(const uint8_t* p) { return widen_unsigned(p); }
+    static Scale scale_signed(const int8_t* p) { return widen_signed(p); }
+    static Ints add_scaled(Ints sum, Partial dot, Scale scale) { return add(sum, multiply(dot, scale)); }
+    static Ints dot_pairs(Ints sum, Ints pairs, Ints x) { return _mm256_dpwssd_avx_epi32(sum, pairs, x); }
 #else
     static constexpr int kSigned = 0;
-    // vpmaddubsw saturates at 16 bits: 2 x 63 x 127 fits, 2 x 255 x 127 would not, hence the sign trick for full bytes.
-    static Ints dot(Ints sum, Bytes weights, int32_t x) {
-        return _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(weights, _mm256_set1_epi32(x)), _mm256_set1_epi16(1)));
-    }
-    static Ints dot_signed(Ints sum, Bytes weights, int32_t x) {
+    // A running dot product in 16 bits, two per lane: one vpmaddwd then adds both and multiplies by the scale. It has no room
+    // for an offset, and for only so many products; vpmaddubsw itself never saturates, as 2 x 63 x 127 fits.
+    static constexpr bool kExact = false;
+    template <int Max>
+    static constexpr int kDots = 32767 / (2 * 127 * Max);
+    static Partial begin(Ints) { return _mm256_setzero_si256(); }
+    static Ints end(Partial dot, Ints offset) { return _mm256_add_epi32(offset, _mm256_madd_epi16(dot, _mm256_set1_epi16(1))); }
+    static Partial dot(Partial sum, Bytes weights, Bytes x) { return _mm256_add_epi16(sum, _mm256_maddubs_epi16(weights, x)); }
+    // Full bytes would saturate (2 x 255 x 127), hence the sign trick, and 32 bits at once.
+    static Ints dot_signed(Ints sum, Bytes weights, Bytes x) {
         Bytes s = _mm256_xor_si256(weights, _mm256_set1_epi8(-128));
-        Bytes products = _mm256_maddubs_epi16(_mm256_abs_epi8(s), _mm256_sign_epi8(_mm256_set1_epi32(x), s));
+        Bytes products = _mm256_maddubs_epi16(_mm256_abs_epi8(s), _mm256_sign_epi8(x, s));
         return _mm256_add_epi32(sum, _mm256_madd_epi16(products, _mm256_set1_epi16(1)));
     }
-    static Ints dot_pairs(Ints sum, Ints pairs, int32_t x) { return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi32(x))); }
+    static Scale scale_unsigned(const uint8_t* p) { return pair(widen_unsigned(p), widen_unsigned(p)); }
+    static Scale scale_signed(const int8_t* p) { return pair(widen_signed(p), widen_signed(p)); }
+    static Ints add_scaled(Ints sum, Partial dot, Scale scale) { return _mm256_add_epi32(sum, _mm256_madd_epi16(dot, scale)); }
+    static Ints dot_pairs(Ints sum, Ints pairs, Ints x) { return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, x)); }
 #endif
     static Ints add(Ints a, Ints b) { return _mm256_add_epi32(a, b); }
     static Ints multiply(Ints a, Ints b) { return _mm256_mullo_epi32(a, b); }

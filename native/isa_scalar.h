@@ -8,6 +8,11 @@ namespace {
 struct Isa {
     static constexpr int kLanes = 16;
     static constexpr int kSigned = 128;
+    static constexpr bool kExact = true;
+    static constexpr int kRowsTogether = 8;
+    static constexpr int together(int) { return 1; }
+    template <int Max>
+    static constexpr int kDots = 64;
     struct Bytes { uint8_t at[64]; };
     struct Ints { int32_t at[16]; };
     struct Floats { float at[16]; };
@@ -25,15 +30,23 @@ struct Isa {
 
     static Ints zero() { return broadcast(0); }
     static Ints broadcast(int32_t x) { Ints v; OUTRIDER_LANES v.at[i] = x; return v; }
-    static Ints dot(Ints sum, const Bytes& weights, int32_t x) {
-        int8_t a[4];
-        memcpy(a, &x, 4);
-        OUTRIDER_LANES for (int k = 0; k < 4; k++) sum.at[i] += weights.at[4 * i + k] * a[k];
+    static Bytes spread(int32_t x) { Bytes v; OUTRIDER_LANES memcpy(v.at + 4 * i, &x, 4); return v; }
+
+    using Partial = Ints;
+    using Scale = Ints;
+    static Partial begin(const Ints& offset) { return offset; }
+    static Ints end(const Partial& dot, const Ints&) { return dot; }
+    static Partial dot(Partial sum, const Bytes& weights, const Bytes& x) {
+        OUTRIDER_BYTES sum.at[i / 4] += weights.at[i] * int8_t(x.at[i]);
         return sum;
     }
-    static Ints dot_signed(Ints sum, const Bytes& weights, int32_t x) { return dot(sum, weights, x); }
-    static Ints dot_pairs(Ints sum, const Ints& pairs, int32_t x) {
-        OUTRIDER_LANES sum.at[i] += int16_t(pairs.at[i]) * int16_t(x) + int16_t(pairs.at[i] >> 16) * int16_t(x >> 16);
+    static Ints dot_signed(Ints sum, const Bytes& weights, const Bytes& x) { return dot(sum, weights, x); }
+    static Scale scale_unsigned(const uint8_t* p) { return widen_unsigned(p); }
+    static Scale scale_signed(const int8_t* p) { return widen_signed(p); }
+    static Ints add_scaled(const Ints& sum, const Partial& dot, const Scale& scale) { return add(multiply(dot, scale), sum); }
+    static Ints pair(const Ints& low, const Ints& high) { Ints v; OUTRIDER_LANES v.at[i] = int32_t((uint32_t(low.at[i]) & 0xffff) | uint32_t(high.at[i]) << 16); return v; }
+    static Ints dot_pairs(Ints sum, const Ints& pairs, const Ints& x) {
+        OUTRIDER_LANES sum.at[i] += int16_t(pairs.at[i]) * int16_t(x.at[i]) + int16_t(pairs.at[i] >> 16) * int16_t(x.at[i] >> 16);
         return sum;
     }
     static Ints add(Ints a, const Ints& b) { OUTRIDER_LANES a.at[i] += b.at[i]; return a; }

@@ -14,20 +14,21 @@ struct ActivationTile {
     float* scales;     // [columns / 256 or / 32][n]
     int32_t* offsets;  // kPer256: -32 x sum of each 16 columns; kPer32: -16 x sum of each 32 columns
     int32_t* pairs;    // kPer256: [columns / 64][n]: two int16, the sums of two neighbouring 32-column sub-blocks
+    int32_t* halves;   // kPer256: [columns / 32][n]: two int16, minus the sums of two neighbouring halves of a sub-block
     float* sums;       // kPer32: [columns / 32][n]: scale x sum of each 32 columns
 };
 
-// 16 rows of a weight matrix times one tile, or a range of their columns.
+// A row group of a weight matrix times one tile, or a range of their columns.
 struct MultiplyJob {
-    const void* panels;  // the row group's panels, in column order
-    int n_panels;
+    const void* panels;  // the row group's panels, in column order, the two halves of the rows side by side
+    int n_panels;        // of each half
     ActivationTile x;    // from the first panel's columns on
-    float* carry;        // [n][16]: running results between calls for successive panels; null where one call does all
+    float* carry;        // [n][kGroupRows]: running results, also between calls for successive panels
     bool first, last;    // whether the job starts at zero, and whether it ends in y
     bool prefetch;       // the panels come from memory, not from a cache
     float* y;           // y[row in tile * stride + lane]
     ptrdiff_t stride;   // floats
-    const float* bias;  // 16 floats added to every row, or null
+    const float* bias;  // kGroupRows floats added to every row, or null
     bool accumulate;    // add to what y holds (the residual stream)
 };
 

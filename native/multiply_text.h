@@ -12,6 +12,7 @@ using namespace outrider;
 using Ints = Isa::Ints;
 using Floats = Isa::Floats;
 using Bytes = Isa::Bytes;
+using Partial = Isa::Partial;
 
 // Vector sets unroll so that accumulators live in registers; the reference stays a loop, or it would take minutes to compile.
 #ifdef OUTRIDER_REFERENCE
@@ -20,246 +21,336 @@ using Bytes = Isa::Bytes;
 #define OUTRIDER_PRAGMA(text) _Pragma(#text)
 #define OUTRIDER_UNROLL(n) OUTRIDER_PRAGMA(GCC unroll n)
 #endif
-#define OUTRIDER_ROWS OUTRIDER_UNROLL(8) for (int t = 0; t < N; t++)
+#define OUTRIDER_INLINE inline __attribute__((always_inline))
+#define OUTRIDER_ROWS OUTRIDER_UNROLL(8) for (int t = 0; t < S; t++)
+#define OUTRIDER_GROUP OUTRIDER_UNROLL(2) for (int g = 0; g < G; g++)
+
+constexpr int kVectors = kGroupRows / Isa::kLanes;  // of weight rows in a group
 
 // One or two rows wait for memory: their weights go to the first-level cache, some panels ahead. More rows wait for arithmetic,
 // and there the activations need that cache for themselves: weights stop at the second level, further ahead.
 // Measured on Zen 4, Q6_K, one thread: 5 rows 118 -> 145 GMAC/s, 8 rows 150 -> 166; but 1 row 27 -> 22 GB/s, hence both.
-constexpr int kNearBytes = 9216, kFarBytes = 24576;
+constexpr int kNearRows = 2, kNearBytes = 9216, kFarBytes = 24576;
 
-template <int N, int Lines>
-inline __attribute__((always_inline)) void prefetch_ahead(const void* panel, int first_line) {
-    const char* ahead = static_cast<const char*>(panel) + (N <= 2 ? kNearBytes : kFarBytes) + first_line * 64;
-    OUTRIDER_UNROLL(16) for (int i = 0; i < Lines; i++) N <= 2 ? Isa::prefetch(ahead + i * 64) : Isa::prefetch_second_level(ahead + i * 64);
+// What one call works on: S rows of a tile of N, from some row on, and G vectors of weight rows, which share each broadcast of the
+// activations, from vector `v` of a panel pair on.
+template <class Panel, int G>
+struct Blocks {
+    const Panel* pair;
+    int v;
+    const Panel& panel(int g) const { return pair[(v + g) * Isa::kLanes / kPanelRows]; }
+    int lane(int g) const { return (v + g) * Isa::kLanes % kPanelRows; }
+};
+
+// Part `part` of `Parts` of the lines that a later call like this one will read.
+template <int N, int Parts, class Panel, int G>
+OUTRIDER_INLINE void prefetch_ahead(const Blocks<Panel, G>& b, int part) {
+    constexpr int kVectorBytes = int(sizeof(Panel)) * Isa::kLanes / kPanelRows, kLines = (G * kVectorBytes / 64 + Parts - 1) / Parts;
+    const char* ahead = reinterpret_cast<const char*>(b.pair) + b.v * kVectorBytes + (N <= kNearRows ? kNearBytes : kFarBytes) + part * kLines * 64;
+    OUTRIDER_UNROLL(32) for (int i = 0; i < kLines; i++) N <= kNearRows ? Isa::prefetch(ahead + i * 64) : Isa::prefetch_second_level(ahead + i * 64);
+}
+
+template <int N, int S, int G>
+OUTRIDER_INLINE void dot_rows(const Bytes (&weights)[G], const int32_t* x, Partial (&dot)[G][S]) {
+    OUTRIDER_ROWS {
+        const Bytes activations = Isa::spread(x[t]);
+        OUTRIDER_GROUP dot[g][t] = Isa::dot(dot[g][t], weights[g], activations);
+    }
+}
+
+template <int S, int G>
+OUTRIDER_INLINE void clear(Partial (&dot)[G][S]) {
+    OUTRIDER_ROWS OUTRIDER_GROUP dot[g][t] = Isa::begin(Isa::zero());
+}
+
+// sum += dot x scale
+template <int S, int G>
+OUTRIDER_INLINE void add_scaled(Ints (&sum)[G][S], const Partial (&dot)[G][S], const Isa::Scale (&scale)[G]) {
+    OUTRIDER_ROWS OUTRIDER_GROUP sum[g][t] = Isa::add_scaled(sum[g][t], dot[g][t], scale[g]);
 }
 
 // 32 columns of nibbles against the tile: the shared middle of every 4-bit format.
-template <int N>
-inline __attribute__((always_inline)) void dot_nibbles(const uint8_t (*stripes)[64], int lane, const int32_t* x, Ints (&dot)[N]) {
+template <int N, int S, int G>
+OUTRIDER_INLINE void dot_nibbles(const uint8_t* const (&stripes)[G], const int32_t* x, Partial (&dot)[G][S]) {
     OUTRIDER_UNROLL(4) for (int c = 0; c < 4; c++) {
-        Bytes packed = Isa::load_bytes(stripes[c] + lane * 4);
-        Bytes low = Isa::low_nibbles(packed), high = Isa::high_nibbles(packed);
-        OUTRIDER_ROWS dot[t] = Isa::dot(dot[t], low, x[c * N + t]);
-        OUTRIDER_ROWS dot[t] = Isa::dot(dot[t], high, x[(4 + c) * N + t]);
+        Bytes low[G], high[G];
+        OUTRIDER_GROUP {
+            const Bytes packed = Isa::load_bytes(stripes[g] + c * 64);
+            low[g] = Isa::low_nibbles(packed), high[g] = Isa::high_nibbles(packed);
+        }
+        dot_rows<N, S>(low, x + c * N, dot);
+        dot_rows<N, S>(high, x + (4 + c) * N, dot);
     }
 }
 
-// The same with a fifth bit: bit v of `high` belongs to the v-th group of 4 columns.
-template <int N>
-inline __attribute__((always_inline)) void dot_five_bits(const uint8_t (*stripes)[64], const uint8_t* high_bits, int lane, const int32_t* x, Ints (&dot)[N]) {
-    Bytes bits = Isa::load_bytes(high_bits + lane * 4);
-#define OUTRIDER_PAIR(c)                                                                              \
-    {                                                                                                 \
-        Bytes packed = Isa::load_bytes(stripes[c] + lane * 4);                                        \
-        Bytes low = Isa::or_shifted<4 - c, 16>(Isa::low_nibbles(packed), bits);                       \
-        Bytes high = Isa::or_shifted<-c, 16>(Isa::high_nibbles(packed), bits);                        \
-        OUTRIDER_ROWS dot[t] = Isa::dot(dot[t], low, x[c * N + t]);                                   \
-        OUTRIDER_ROWS dot[t] = Isa::dot(dot[t], high, x[(4 + c) * N + t]);                            \
+// 16 of 32 columns with a fifth bit, the nibbles of stripes C and C + 1: bit v of `bits` belongs to the v-th group of 4 columns.
+template <int N, int S, int C, int G>
+OUTRIDER_INLINE void dot_five_bits(const uint8_t* const (&stripes)[G], const Bytes (&bits)[G], const int32_t* x, Partial (&dot)[G][S]) {
+#define OUTRIDER_PAIR(c)                                                                     \
+    {                                                                                        \
+        Bytes low[G], high[G];                                                               \
+        OUTRIDER_GROUP {                                                                     \
+            const Bytes packed = Isa::load_bytes(stripes[g] + (c) * 64);                     \
+            low[g] = Isa::or_shifted<4 - (c), 16>(Isa::low_nibbles(packed), bits[g]);        \
+            high[g] = Isa::or_shifted<-(c), 16>(Isa::high_nibbles(packed), bits[g]);         \
+        }                                                                                    \
+        dot_rows<N, S>(low, x + (c) * N, dot);                                               \
+        dot_rows<N, S>(high, x + (4 + (c)) * N, dot);                                        \
     }
-    OUTRIDER_PAIR(0) OUTRIDER_PAIR(1) OUTRIDER_PAIR(2) OUTRIDER_PAIR(3)
+    OUTRIDER_PAIR(C) OUTRIDER_PAIR(C + 1)
 #undef OUTRIDER_PAIR
 }
 
+// Two columns of int8 or uint8 scales as int16 pairs.
+template <class Panel, int G, class Read>
+OUTRIDER_INLINE void read_pairs(const Blocks<Panel, G>& b, Ints (&pairs)[G], Read read) {
+    OUTRIDER_GROUP pairs[g] = Isa::pair(read(b.panel(g), b.lane(g), 0), read(b.panel(g), b.lane(g), 1));
+}
+
 // The end of a Q4_K or Q5_K superblock: mins of two neighbouring sub-blocks as int16 pairs, times the activation sums.
-template <int N, class Panel>
-inline __attribute__((always_inline)) void finish_with_mins(const Panel& b, int lane, const ActivationTile& x, int p, const Ints (&sum)[N], Floats (&out)[N]) {
-    Ints mins[4];
-    OUTRIDER_UNROLL(4) for (int j = 0; j < 4; j++)
-        mins[j] = Isa::add(Isa::widen_unsigned(b.min[2 * j] + lane), Isa::shift_left<16>(Isa::widen_unsigned(b.min[2 * j + 1] + lane)));
-    Floats d = Isa::load_half(b.d + lane);
-    Floats dmin = Isa::multiply_float(Isa::load_half(b.dmin + lane), Isa::broadcast_float(-1.0f));
-    const int32_t* pairs = x.pairs + p * 4 * N;
-    OUTRIDER_ROWS {
-        Ints offset = Isa::zero();
-        OUTRIDER_UNROLL(4) for (int j = 0; j < 4; j++) offset = Isa::dot_pairs(offset, mins[j], pairs[j * N + t]);
-        Floats value = Isa::fma(Isa::to_float(sum[t]), d, Isa::multiply_float(Isa::to_float(offset), dmin));
-        out[t] = Isa::fma(value, Isa::broadcast_float(x.scales[p * N + t]), out[t]);
+template <int N, int S, class Panel, int G>
+OUTRIDER_INLINE void finish_with_mins(const Blocks<Panel, G>& b, const ActivationTile& x, const Ints (&sum)[G][S], Floats (&out)[G][S]) {
+    Ints offset[G][S];
+    OUTRIDER_ROWS OUTRIDER_GROUP offset[g][t] = Isa::zero();
+    OUTRIDER_UNROLL(4) for (int j = 0; j < 4; j++) {
+        Ints mins[G];
+        read_pairs(b, mins, [j](const Panel& panel, int lane, int k) { return Isa::widen_unsigned(panel.min[2 * j + k] + lane); });
+        OUTRIDER_ROWS {
+            const Ints sums = Isa::broadcast(x.pairs[j * N + t]);
+            OUTRIDER_GROUP offset[g][t] = Isa::dot_pairs(offset[g][t], mins[g], sums);
+        }
+    }
+    OUTRIDER_GROUP {
+        const Floats d = Isa::load_half(b.panel(g).d + b.lane(g));
+        const Floats dmin = Isa::multiply_float(Isa::load_half(b.panel(g).dmin + b.lane(g)), Isa::broadcast_float(-1.0f));
+        OUTRIDER_ROWS {
+            const Floats value = Isa::fma(Isa::to_float(sum[g][t]), d, Isa::multiply_float(Isa::to_float(offset[g][t]), dmin));
+            out[g][t] = Isa::fma(value, Isa::broadcast_float(x.scales[t]), out[g][t]);
+        }
     }
 }
 
 struct Q4K {
     using Panel = PanelQ4K;
-    template <int N>
-    static void accumulate(const Panel& b, int lane, const ActivationTile& x, int p, bool prefetch, Floats (&out)[N]) {
-        const int32_t* values = x.values + p * 64 * N;
-        Ints sum[N];
-        OUTRIDER_ROWS sum[t] = Isa::zero();
+    static constexpr bool kSums = true;
+    template <int N, int S, int G>
+    static OUTRIDER_INLINE void accumulate(const Blocks<Panel, G>& b, const ActivationTile& x, bool prefetch, Floats (&out)[G][S]) {
+        Ints sum[G][S];
+        OUTRIDER_ROWS OUTRIDER_GROUP sum[g][t] = Isa::zero();
         OUTRIDER_UNROLL(1) for (int j = 0; j < 8; j++) {
-            if (prefetch) prefetch_ahead<N, 5>(&b, j * 5);
-            Ints dot[N];
-            OUTRIDER_ROWS dot[t] = Isa::zero();
-            dot_nibbles<N>(b.nibbles[j], lane, values + j * 8 * N, dot);
-            Ints scale = Isa::widen_unsigned(b.scale[j] + lane);
-            OUTRIDER_ROWS sum[t] = Isa::add(sum[t], Isa::multiply(dot[t], scale));
+            if (prefetch) prefetch_ahead<N, 8>(b, j);
+            Partial dot[G][S];
+            clear(dot);
+            const uint8_t* stripes[G];
+            Isa::Scale scale[G];
+            OUTRIDER_GROUP stripes[g] = b.panel(g).nibbles[j][0] + b.lane(g) * 4, scale[g] = Isa::scale_unsigned(b.panel(g).scale[j] + b.lane(g));
+            dot_nibbles<N, S>(stripes, x.values + j * 8 * N, dot);
+            add_scaled(sum, dot, scale);
         }
-        finish_with_mins<N>(b, lane, x, p, sum, out);
+        finish_with_mins<N>(b, x, sum, out);
     }
 };
 
 struct Q5K {
     using Panel = PanelQ5K;
-    template <int N>
-    static void accumulate(const Panel& b, int lane, const ActivationTile& x, int p, bool prefetch, Floats (&out)[N]) {
-        const int32_t* values = x.values + p * 64 * N;
-        Ints sum[N];
-        OUTRIDER_ROWS sum[t] = Isa::zero();
+    static constexpr bool kSums = true;
+    template <int N, int S, int G>
+    static OUTRIDER_INLINE void accumulate(const Blocks<Panel, G>& b, const ActivationTile& x, bool prefetch, Floats (&out)[G][S]) {
+        Ints sum[G][S];
+        OUTRIDER_ROWS OUTRIDER_GROUP sum[g][t] = Isa::zero();
         OUTRIDER_UNROLL(1) for (int j = 0; j < 8; j++) {
-            if (prefetch) prefetch_ahead<N, 6>(&b, j * 6);
-            Ints dot[N];
-            OUTRIDER_ROWS dot[t] = Isa::zero();
-            dot_five_bits<N>(b.nibbles[j], b.high[j], lane, values + j * 8 * N, dot);
-            Ints scale = Isa::widen_unsigned(b.scale[j] + lane);
-            OUTRIDER_ROWS sum[t] = Isa::add(sum[t], Isa::multiply(dot[t], scale));
+            if (prefetch) prefetch_ahead<N, 8>(b, j);
+            Partial dot[G][S];
+            clear(dot);
+            const uint8_t* stripes[G];
+            Bytes bits[G];
+            Isa::Scale scale[G];
+            OUTRIDER_GROUP stripes[g] = b.panel(g).nibbles[j][0] + b.lane(g) * 4, bits[g] = Isa::load_bytes(b.panel(g).high[j] + b.lane(g) * 4),
+                           scale[g] = Isa::scale_unsigned(b.panel(g).scale[j] + b.lane(g));
+            dot_five_bits<N, S, 0>(stripes, bits, x.values + j * 8 * N, dot);
+            if constexpr (Isa::kDots<31> < 8) add_scaled(sum, dot, scale), clear(dot);
+            dot_five_bits<N, S, 2>(stripes, bits, x.values + j * 8 * N, dot);
+            add_scaled(sum, dot, scale);
         }
-        finish_with_mins<N>(b, lane, x, p, sum, out);
+        finish_with_mins<N>(b, x, sum, out);
     }
 };
 
 struct Q6K {
     using Panel = PanelQ6K;
-    template <int N>
-    static void accumulate(const Panel& b, int lane, const ActivationTile& x, int p, bool prefetch, Floats (&out)[N]) {
-        const int32_t* values = x.values + p * 64 * N;
-        const int32_t* offsets = x.offsets + p * 16 * N;
-        Ints sum[N];
-        OUTRIDER_ROWS sum[t] = Isa::zero();
+    static constexpr bool kSums = true;
+    template <int N, int S, int G>
+    static OUTRIDER_INLINE void accumulate(const Blocks<Panel, G>& b, const ActivationTile& x, bool prefetch, Floats (&out)[G][S]) {
+        Ints sum[G][S];
+        OUTRIDER_ROWS OUTRIDER_GROUP sum[g][t] = Isa::zero();
+        if constexpr (!Isa::kExact) subtract_offsets<N, S>(b, x, sum);
         OUTRIDER_UNROLL(1) for (int j = 0; j < 16; j++) {
-            if (prefetch) prefetch_ahead<N, 3>(&b, j * 3);
-            if (prefetch && j >= 11) prefetch_ahead<N, 1>(&b, 37 + j);
-            Bytes high = Isa::load_bytes(b.high[j] + lane * 4);
-            Bytes first = Isa::load_bytes(b.low[j][0] + lane * 4), second = Isa::load_bytes(b.low[j][1] + lane * 4);
-            Bytes q0 = Isa::or_shifted<4, 48>(Isa::low_nibbles(first), high);
-            Bytes q1 = Isa::or_shifted<2, 48>(Isa::high_nibbles(first), high);
-            Bytes q2 = Isa::or_shifted<0, 48>(Isa::low_nibbles(second), high);
-            Bytes q3 = Isa::or_shifted<-2, 48>(Isa::high_nibbles(second), high);
-            const int32_t* v = values + j * 4 * N;
-            Ints dot[N];
-            // Starting at -32 x sum takes the offset of the stored values out for nothing.
-            OUTRIDER_ROWS dot[t] = Isa::broadcast(offsets[j * N + t]);
-            OUTRIDER_ROWS dot[t] = Isa::dot(dot[t], q0, v[t]);
-            OUTRIDER_ROWS dot[t] = Isa::dot(dot[t], q1, v[N + t]);
-            OUTRIDER_ROWS dot[t] = Isa::dot(dot[t], q2, v[2 * N + t]);
-            OUTRIDER_ROWS dot[t] = Isa::dot(dot[t], q3, v[3 * N + t]);
-            Ints scale = Isa::widen_signed(b.scale[j] + lane);
-            OUTRIDER_ROWS sum[t] = Isa::add(sum[t], Isa::multiply(dot[t], scale));
-        }
-        Floats d = Isa::load_half(b.d + lane);
-        OUTRIDER_ROWS out[t] = Isa::fma(Isa::multiply_float(Isa::to_float(sum[t]), d), Isa::broadcast_float(x.scales[p * N + t]), out[t]);
-    }
-};
-
-// The 32-column formats: value = d x (q - Offset), or d x q + m. Offset divides 16 or is a multiple of it.
-template <class PanelType, int Lines>
-struct Blocks32 {
-    using Panel = PanelType;
-    template <int N>
-    static inline __attribute__((always_inline)) void add_scaled(const uint16_t* d, int lane, const ActivationTile& x, int block, const Ints (&dot)[N], Floats (&out)[N]) {
-        Floats scale = Isa::load_half(d + lane);
-        OUTRIDER_ROWS out[t] = Isa::fma(Isa::multiply_float(Isa::to_float(dot[t]), Isa::broadcast_float(x.scales[block * N + t])), scale, out[t]);
-    }
-    template <int N>
-    static inline __attribute__((always_inline)) void add_minimum(const uint16_t* m, int lane, const ActivationTile& x, int block, Floats (&out)[N]) {
-        Floats minimum = Isa::load_half(m + lane);
-        OUTRIDER_ROWS out[t] = Isa::fma(minimum, Isa::broadcast_float(x.sums[block * N + t]), out[t]);
-    }
-};
-
-struct Q40 : Blocks32<PanelQ40, 5> {
-    template <int N>
-    static void accumulate(const Panel& b, int lane, const ActivationTile& x, int p, bool prefetch, Floats (&out)[N]) {
-        OUTRIDER_UNROLL(1) for (int j = 0; j < 2; j++) {
-            if (prefetch) prefetch_ahead<N, 5>(&b, j * 4);
-            int block = p * 2 + j;
-            Ints dot[N];
-            OUTRIDER_ROWS dot[t] = Isa::shift_right<1>(Isa::broadcast(x.offsets[block * N + t]));
-            dot_nibbles<N>(b.nibbles[j], lane, x.values + block * 8 * N, dot);
-            add_scaled<N>(b.d[j], lane, x, block, dot, out);
-        }
-    }
-};
-
-struct Q41 : Blocks32<PanelQ41, 5> {
-    template <int N>
-    static void accumulate(const Panel& b, int lane, const ActivationTile& x, int p, bool prefetch, Floats (&out)[N]) {
-        OUTRIDER_UNROLL(1) for (int j = 0; j < 2; j++) {
-            if (prefetch) prefetch_ahead<N, 5>(&b, j * 5);
-            int block = p * 2 + j;
-            Ints dot[N];
-            OUTRIDER_ROWS dot[t] = Isa::zero();
-            dot_nibbles<N>(b.nibbles[j], lane, x.values + block * 8 * N, dot);
-            add_scaled<N>(b.d[j], lane, x, block, dot, out);
-            add_minimum<N>(b.m[j], lane, x, block, out);
-        }
-    }
-};
-
-struct Q50 : Blocks32<PanelQ50, 6> {
-    template <int N>
-    static void accumulate(const Panel& b, int lane, const ActivationTile& x, int p, bool prefetch, Floats (&out)[N]) {
-        OUTRIDER_UNROLL(1) for (int j = 0; j < 2; j++) {
-            if (prefetch) prefetch_ahead<N, 6>(&b, j * 5);
-            int block = p * 2 + j;
-            Ints dot[N];
-            OUTRIDER_ROWS dot[t] = Isa::broadcast(x.offsets[block * N + t]);
-            dot_five_bits<N>(b.nibbles[j], b.high[j], lane, x.values + block * 8 * N, dot);
-            add_scaled<N>(b.d[j], lane, x, block, dot, out);
-        }
-    }
-};
-
-struct Q51 : Blocks32<PanelQ51, 6> {
-    template <int N>
-    static void accumulate(const Panel& b, int lane, const ActivationTile& x, int p, bool prefetch, Floats (&out)[N]) {
-        OUTRIDER_UNROLL(1) for (int j = 0; j < 2; j++) {
-            if (prefetch) prefetch_ahead<N, 6>(&b, j * 6);
-            int block = p * 2 + j;
-            Ints dot[N];
-            OUTRIDER_ROWS dot[t] = Isa::zero();
-            dot_five_bits<N>(b.nibbles[j], b.high[j], lane, x.values + block * 8 * N, dot);
-            add_scaled<N>(b.d[j], lane, x, block, dot, out);
-            add_minimum<N>(b.m[j], lane, x, block, out);
-        }
-    }
-};
-
-struct Q80 : Blocks32<PanelQ80, 9> {
-    template <int N>
-    static void accumulate(const Panel& b, int lane, const ActivationTile& x, int p, bool prefetch, Floats (&out)[N]) {
-        OUTRIDER_UNROLL(1) for (int j = 0; j < 2; j++) {
-            if (prefetch) prefetch_ahead<N, 9>(&b, j * 8);
-            int block = p * 2 + j;
-            Ints dot[N];
-            OUTRIDER_ROWS dot[t] = Isa::kSigned ? Isa::shift_left<3>(Isa::broadcast(x.offsets[block * N + t])) : Isa::zero();
-            const int32_t* values = x.values + block * 8 * N;
-            OUTRIDER_UNROLL(8) for (int c = 0; c < 8; c++) {
-                Bytes q = Isa::load_bytes(b.bytes[j][c] + lane * 4);
-                OUTRIDER_ROWS dot[t] = Isa::dot_signed(dot[t], q, values[c * N + t]);
+            if (prefetch) prefetch_ahead<N, 16>(b, j);
+            Bytes q[4][G];
+            Isa::Scale scale[G];
+            OUTRIDER_GROUP {
+                const Panel& panel = b.panel(g);
+                const int lane = b.lane(g);
+                const Bytes high = Isa::load_bytes(panel.high[j] + lane * 4);
+                const Bytes one = Isa::load_bytes(panel.low[j][0] + lane * 4), two = Isa::load_bytes(panel.low[j][1] + lane * 4);
+                q[0][g] = Isa::or_shifted<4, 48>(Isa::low_nibbles(one), high);
+                q[1][g] = Isa::or_shifted<2, 48>(Isa::high_nibbles(one), high);
+                q[2][g] = Isa::or_shifted<0, 48>(Isa::low_nibbles(two), high);
+                q[3][g] = Isa::or_shifted<-2, 48>(Isa::high_nibbles(two), high);
+                scale[g] = Isa::scale_signed(panel.scale[j] + lane);
             }
-            add_scaled<N>(b.d[j], lane, x, block, dot, out);
+            const int32_t* v = x.values + j * 4 * N;
+            Partial dot[G][S];
+            // Starting at -32 x sum takes the offset of the stored values out for nothing.
+            OUTRIDER_ROWS OUTRIDER_GROUP dot[g][t] = Isa::begin(Isa::broadcast(x.offsets[j * N + t]));
+            dot_rows<N, S>(q[0], v, dot);
+            dot_rows<N, S>(q[1], v + N, dot);
+            if constexpr (Isa::kDots<63> < 4) add_scaled(sum, dot, scale), clear(dot);
+            dot_rows<N, S>(q[2], v + 2 * N, dot);
+            dot_rows<N, S>(q[3], v + 3 * N, dot);
+            add_scaled(sum, dot, scale);
+        }
+        OUTRIDER_GROUP {
+            const Floats d = Isa::load_half(b.panel(g).d + b.lane(g));
+            OUTRIDER_ROWS out[g][t] = Isa::fma(Isa::multiply_float(Isa::to_float(sum[g][t]), d), Isa::broadcast_float(x.scales[t]), out[g][t]);
         }
     }
+
+    // The same integers where 16-bit partial sums have no room for the offset: scale pairs times sums of 16 columns.
+    template <int N, int S, int G>
+    static OUTRIDER_INLINE void subtract_offsets(const Blocks<Panel, G>& b, const ActivationTile& x, Ints (&sum)[G][S]) {
+        OUTRIDER_UNROLL(1) for (int j = 0; j < 8; j++) {
+            Ints scales[G];
+            read_pairs(b, scales, [j](const Panel& panel, int lane, int k) { return Isa::widen_signed(panel.scale[2 * j + k] + lane); });
+            OUTRIDER_ROWS OUTRIDER_GROUP sum[g][t] = Isa::dot_pairs(sum[g][t], scales[g], Isa::broadcast(x.halves[j * N + t]));
+        }
+        OUTRIDER_ROWS OUTRIDER_GROUP sum[g][t] = Isa::shift_left<5>(sum[g][t]);
+    }
 };
+
+// The 32-column formats: value = d x (q - Offset), or d x q + m. A panel holds two blocks of each row.
+template <class PanelType, int Bits, int Offset, bool Minimum>
+struct Block32 {
+    using Panel = PanelType;
+    static constexpr bool kSums = Bits != 8;  // whether 16-bit partial sums and 32-bit ones are alive at a time
+    template <int N, int S, int G>
+    static OUTRIDER_INLINE void accumulate(const Blocks<Panel, G>& b, const ActivationTile& x, bool prefetch, Floats (&out)[G][S]) {
+        OUTRIDER_UNROLL(1) for (int j = 0; j < 2; j++) {
+            if (prefetch) prefetch_ahead<N, 2>(b, j);
+            Ints dot[G][S];
+            multiply_block<N, S>(b, j, x, dot);
+            OUTRIDER_GROUP {
+                const Floats d = Isa::load_half(b.panel(g).d[j] + b.lane(g));
+                OUTRIDER_ROWS out[g][t] = Isa::fma(Isa::multiply_float(Isa::to_float(dot[g][t]), Isa::broadcast_float(x.scales[j * N + t])), d, out[g][t]);
+                if constexpr (Minimum) {
+                    const Floats m = Isa::load_half(b.panel(g).m[j] + b.lane(g));
+                    OUTRIDER_ROWS out[g][t] = Isa::fma(m, Isa::broadcast_float(x.sums[j * N + t]), out[g][t]);
+                }
+            }
+        }
+    }
+
+private:
+    template <int N, int S, int G>
+    static OUTRIDER_INLINE void multiply_block(const Blocks<Panel, G>& b, int j, const ActivationTile& x, Ints (&dot)[G][S]) {
+        const int32_t* values = x.values + j * 8 * N;
+        Ints offset[S];
+        OUTRIDER_ROWS offset[t] = start(x.offsets[j * N + t]);
+        if constexpr (Bits == 8) {
+            OUTRIDER_ROWS OUTRIDER_GROUP dot[g][t] = offset[t];
+            OUTRIDER_UNROLL(8) for (int c = 0; c < 8; c++) {
+                Bytes q[G];
+                OUTRIDER_GROUP q[g] = Isa::load_bytes(b.panel(g).bytes[j][c] + b.lane(g) * 4);
+                OUTRIDER_ROWS {
+                    const Bytes activations = Isa::spread(values[c * N + t]);
+                    OUTRIDER_GROUP dot[g][t] = Isa::dot_signed(dot[g][t], q[g], activations);
+                }
+            }
+        } else {
+            const uint8_t* stripes[G];
+            OUTRIDER_GROUP stripes[g] = b.panel(g).nibbles[j][0] + b.lane(g) * 4;
+            Partial partial[G][S];
+            OUTRIDER_ROWS OUTRIDER_GROUP partial[g][t] = Isa::begin(offset[t]);
+            if constexpr (Bits == 4) {
+                dot_nibbles<N, S>(stripes, values, partial);
+                OUTRIDER_ROWS OUTRIDER_GROUP dot[g][t] = Isa::end(partial[g][t], offset[t]);
+            } else {
+                Bytes bits[G];
+                OUTRIDER_GROUP bits[g] = Isa::load_bytes(b.panel(g).high[j] + b.lane(g) * 4);
+                dot_five_bits<N, S, 0>(stripes, bits, values, partial);
+                if constexpr (Isa::kDots<31> < 8) {
+                    OUTRIDER_ROWS OUTRIDER_GROUP dot[g][t] = Isa::end(partial[g][t], offset[t]);
+                    clear(partial);
+                    dot_five_bits<N, S, 2>(stripes, bits, values, partial);
+                    OUTRIDER_ROWS OUTRIDER_GROUP dot[g][t] = Isa::end(partial[g][t], dot[g][t]);
+                } else {
+                    dot_five_bits<N, S, 2>(stripes, bits, values, partial);
+                    OUTRIDER_ROWS OUTRIDER_GROUP dot[g][t] = Isa::end(partial[g][t], offset[t]);
+                }
+            }
+        }
+    }
+
+    // -Offset x sum, from -16 x sum.
+    static OUTRIDER_INLINE Ints start(int32_t sixteen) {
+        if constexpr (Offset == 8) return Isa::shift_right<1>(Isa::broadcast(sixteen));
+        else if constexpr (Offset == 16) return Isa::broadcast(sixteen);
+        else if constexpr (Offset == 128) return Isa::kSigned ? Isa::shift_left<3>(Isa::broadcast(sixteen)) : Isa::zero();
+        else return Isa::zero();
+    }
+};
+
+using Q40 = Block32<PanelQ40, 4, 8, false>;
+using Q41 = Block32<PanelQ41, 4, 0, true>;
+using Q50 = Block32<PanelQ50, 5, 16, false>;
+using Q51 = Block32<PanelQ51, 5, 0, true>;
+using Q80 = Block32<PanelQ80, 8, 128, false>;
+
+// What a panel's columns need of the activations, from row `first` of the tile on.
+template <class F, int N>
+OUTRIDER_INLINE ActivationTile columns_of(const ActivationTile& x, int p, int first) {
+    constexpr bool kWide = F::Panel::kColumns == 256;
+    constexpr int kBlocks = kWide ? 1 : 2;
+    return {x.values + p * (F::Panel::kColumns / 4) * N + first, x.scales + p * kBlocks * N + first, x.offsets + p * (kWide ? 16 : 2) * N + first,
+            x.pairs + p * 4 * N + first,                         x.halves + p * 8 * N + first,       x.sums + p * kBlocks * N + first};
+}
+
+// Panels p to end for S rows of the tile from row `First` on and G vectors of weight rows from `v` on. Running results live in `carry`.
+template <class F, int N, int S, int G, int First>
+OUTRIDER_INLINE void multiply_panels(const MultiplyJob& job, const ActivationTile& x, int p, int end, int v) {
+    const auto* panels = static_cast<const typename F::Panel*>(job.panels);
+    float* carry = job.carry + First * kGroupRows + v * Isa::kLanes;
+    Floats out[G][S];
+    const bool fresh = job.first && p == 0, done = job.last && end == job.n_panels;
+    OUTRIDER_ROWS OUTRIDER_GROUP out[g][t] = fresh ? Isa::zero_float() : Isa::load(carry + t * kGroupRows + g * Isa::kLanes);
+    for (; p < end; p++) F::template accumulate<N>(Blocks<typename F::Panel, G>{panels + kGroupPanels * p, v}, columns_of<F, N>(x, p, First), job.prefetch && !First, out);
+    if (!done) {
+        OUTRIDER_ROWS OUTRIDER_GROUP Isa::store(carry + t * kGroupRows + g * Isa::kLanes, out[g][t]);
+        return;
+    }
+    if (job.bias) OUTRIDER_ROWS OUTRIDER_GROUP out[g][t] = Isa::add_float(out[g][t], Isa::load(job.bias + (v + g) * Isa::kLanes));
+    OUTRIDER_ROWS OUTRIDER_GROUP {
+        float* y = job.y + (First + t) * job.stride + (v + g) * Isa::kLanes;
+        Isa::store(y, job.accumulate ? Isa::add_float(Isa::load(y), out[g][t]) : out[g][t]);
+    }
+}
 
 template <class F, int N>
 void multiply(const MultiplyJob& job) {
-    const auto* panels = static_cast<const typename F::Panel*>(job.panels);
+    constexpr int G = Isa::together(N);
+    // As many rows at a time as registers hold; the rest of the tile takes the panels from the first-level cache.
+    constexpr int kFirst = N <= (F::kSums ? Isa::kRowsTogether : kMaxTile) ? N : (N + 1) / 2, kRest = N - kFirst;
+    // Panels that come from memory are read in its order, so the vectors take turns; a few panels that tiles take in turns are in
+    // the cache, whatever the order.
+    constexpr int kWide = 256 / F::Panel::kColumns;
+    const int step = (G == kVectors && !kRest) || job.n_panels <= 4 * kWide ? job.n_panels : N <= kNearRows ? 1 : kWide;
     // A local copy tells the compiler that stores to y don't change the pointers.
     const ActivationTile x = job.x;
-    for (int lane = 0; lane < kPanelRows; lane += Isa::kLanes) {
-        Floats out[N];
-        OUTRIDER_ROWS out[t] = job.first ? Isa::zero_float() : Isa::load(job.carry + t * kPanelRows + lane);
-        for (int p = 0; p < job.n_panels; p++) F::template accumulate<N>(panels[p], lane, x, p, job.prefetch, out);
-        if (!job.last) {
-            OUTRIDER_ROWS Isa::store(job.carry + t * kPanelRows + lane, out[t]);
-            continue;
-        }
-        if (job.bias) {
-            Floats bias = Isa::load(job.bias + lane);
-            OUTRIDER_ROWS out[t] = Isa::add_float(out[t], bias);
-        }
-        OUTRIDER_ROWS {
-            float* y = job.y + t * job.stride + lane;
-            Isa::store(y, job.accumulate ? Isa::add_float(Isa::load(y), out[t]) : out[t]);
+    for (int p = 0; p < job.n_panels; p += step) {
+        const int end = p + step < job.n_panels ? p + step : job.n_panels;
+        OUTRIDER_UNROLL(8) for (int v = 0; v < kVectors; v += G) {
+            multiply_panels<F, N, kFirst, G, 0>(job, x, p, end, v);
+            if constexpr (kRest > 0) multiply_panels<F, N, kRest, G, kFirst>(job, x, p, end, v);
         }
     }
 }

@@ -9,7 +9,9 @@
 namespace outrider {
 
 constexpr int kPanelRows = 16;
-constexpr int kMaxTile = 8;  // activation rows that share one pass over a panel: 3 x 8 accumulators fit 32 registers
+// A row group is two panels side by side for every step in columns: a kernel broadcasts each activation once for both.
+constexpr int kGroupPanels = 2, kGroupRows = kGroupPanels * kPanelRows;
+constexpr int kMaxTile = 8;  // activation rows that share one pass over a row group
 
 // How a format wants its activations quantised: one scale per 256 columns (K-quants) or per 32 (the 32-column blocks).
 enum class ActivationKind : int { kPer256 = 0, kPer32 = 1 };
@@ -19,6 +21,7 @@ enum Format : int { kQ4K, kQ6K, kQ50, kQ80, kQ41, kQ40, kQ51, kQ5K, kFormats };
 
 // Nibbles: the low ones of stripe c are columns 4c..4c+3 of the sub-block, the high ones columns 16+4c..16+4c+3.
 struct PanelQ4K {
+    static constexpr int kColumns = 256;
     uint8_t nibbles[8][4][64];
     uint8_t scale[8][16];
     uint8_t min[8][16];
@@ -26,6 +29,7 @@ struct PanelQ4K {
 };
 
 struct PanelQ5K {
+    static constexpr int kColumns = 256;
     uint8_t nibbles[8][4][64];
     uint8_t high[8][64];  // bit v is the fifth bit of the sub-block's v-th group of 4 columns
     uint8_t scale[8][16];
@@ -36,6 +40,7 @@ struct PanelQ5K {
 // 16-column halves: stripe 0 holds columns 0..3 (low) and 4..7 (high), stripe 1 columns 8..11 and 12..15;
 // bits 2v, 2v+1 of `high` are the upper bits of columns 4v..4v+3. Values are q + 32.
 struct PanelQ6K {
+    static constexpr int kColumns = 256;
     uint8_t low[16][2][64];
     uint8_t high[16][64];
     int8_t scale[16][16];
@@ -44,28 +49,33 @@ struct PanelQ6K {
 };
 
 struct PanelQ40 {
+    static constexpr int kColumns = 64;
     uint8_t nibbles[2][4][64];
     uint16_t d[2][16];
 };
 
 struct PanelQ41 {
+    static constexpr int kColumns = 64;
     uint8_t nibbles[2][4][64];
     uint16_t d[2][16], m[2][16];
 };
 
 struct PanelQ50 {
+    static constexpr int kColumns = 64;
     uint8_t nibbles[2][4][64];
     uint8_t high[2][64];
     uint16_t d[2][16];
 };
 
 struct PanelQ51 {
+    static constexpr int kColumns = 64;
     uint8_t nibbles[2][4][64];
     uint8_t high[2][64];
     uint16_t d[2][16], m[2][16];
 };
 
 struct PanelQ80 {
+    static constexpr int kColumns = 64;
     uint8_t bytes[2][8][64];  // s8 + 128
     uint16_t d[2][16];
 };

@@ -52,7 +52,7 @@ double int8_gmac_per_s(int threads, const Kernels& kernels) {
     std::vector<Memory> memory;
     std::vector<Activations> activations(static_cast<size_t>(threads));
     for (int t = 0; t < threads; t++) {
-        memory.emplace_back(kPanels * sizeof(PanelQ80) + kMaxTile * 64);
+        memory.emplace_back(kPanels * kGroupPanels * sizeof(PanelQ80) + 2 * kMaxTile * kGroupRows * sizeof(float));
         activations[size_t(t)].ensure(kMaxTile, kPanels * 64);
     }
     double best = 1e9;
@@ -60,12 +60,14 @@ double int8_gmac_per_s(int threads, const Kernels& kernels) {
         const double start = now();
         pool.run([&](int t) {
             uint8_t* data = memory[size_t(t)].data();
-            MultiplyJob job{data, kPanels, activations[size_t(t)].tile(ActivationKind::kPer32, 0, kMaxTile), nullptr, true, true, false, reinterpret_cast<float*>(data + kPanels * sizeof(PanelQ80)), 16, nullptr, false};
+            auto* floats = reinterpret_cast<float*>(data + kPanels * kGroupPanels * sizeof(PanelQ80));
+            const ActivationTile x = activations[size_t(t)].tile(ActivationKind::kPer32, 0, kMaxTile);
+            MultiplyJob job{data, kPanels, x, floats, true, true, false, floats + kMaxTile * kGroupRows, kGroupRows, nullptr, false};
             for (int i = 0; i < kRounds; i++) kernels.multiply[kQ80][kMaxTile - 1](job);
         });
         best = std::min(best, now() - start);
     }
-    return double(threads) * kRounds * kPanels * 64 * 16 * kMaxTile / best / 1e9;
+    return double(threads) * kRounds * kPanels * PanelQ80::kColumns * kGroupRows * kMaxTile / best / 1e9;
 }
 
 }  // namespace outrider

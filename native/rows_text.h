@@ -100,6 +100,8 @@ void quantise_per_256(const float* x, int n, const ActivationTile& tile, int row
             uint32_t low = uint16_t(sums[4 * j] + sums[4 * j + 1]), high = uint16_t(sums[4 * j + 2] + sums[4 * j + 3]);
             tile.pairs[(p * 4 + j) * n_rows + row] = int32_t(low | high << 16);
         }
+        for (int j = 0; j < 8; j++)
+            tile.halves[(p * 8 + j) * n_rows + row] = int32_t(uint32_t(uint16_t(-sums[2 * j])) | uint32_t(uint16_t(-sums[2 * j + 1])) << 16);
     }
 }
 
@@ -159,13 +161,15 @@ float sum_exp(const float* x, int n, float max) {
     return fold_sum(parts);
 }
 
+#define OUTRIDER_QUERIES OUTRIDER_UNROLL(8) for (int t = 0; t < N; t++)
+
 // y[t][lane] = sum over i of matrix[i][lane] * x[t][i], in the order of i: both halves of attention.
 template <int N, int Stride>
 inline __attribute__((always_inline)) void half_product(const uint16_t* matrix, int n, const float* x, Floats (&sum)[N]) {
-    OUTRIDER_ROWS sum[t] = Isa::zero_float();
+    OUTRIDER_QUERIES sum[t] = Isa::zero_float();
     for (int i = 0; i < n; i++) {
         Floats m = Isa::load_half(matrix + i * 16);
-        OUTRIDER_ROWS sum[t] = Isa::fma(m, Isa::broadcast_float(x[t * Stride + i]), sum[t]);
+        OUTRIDER_QUERIES sum[t] = Isa::fma(m, Isa::broadcast_float(x[t * Stride + i]), sum[t]);
     }
 }
 
@@ -177,7 +181,7 @@ void attend(const AttendJob& job) {
         for (int lane = 0; lane < 16; lane += Isa::kLanes) {
             Floats score[N];
             half_product<N, kMaxHead>(job.keys + k * job.head + lane, job.head, job.queries, score);
-            OUTRIDER_ROWS Isa::store(job.scratch + t * kChunk + k + lane, score[t]);
+            OUTRIDER_QUERIES Isa::store(job.scratch + t * kChunk + k + lane, score[t]);
         }
     for (int t = 0; t < N; t++) {
         float* row = job.scratch + t * kChunk;
@@ -202,7 +206,7 @@ void attend(const AttendJob& job) {
         for (int lane = 0; lane < 16; lane += Isa::kLanes) {
             Floats value[N];
             half_product<N, kChunk>(job.values + d * kChunk + lane, job.n_keys, job.scratch, value);
-            OUTRIDER_ROWS Isa::store(job.out + t * kMaxHead + d + lane, value[t]);
+            OUTRIDER_QUERIES Isa::store(job.out + t * kMaxHead + d + lane, value[t]);
         }
 }
 

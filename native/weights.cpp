@@ -75,7 +75,7 @@ public:
         if (columns > kMaxSide || rows > kMaxSide || columns % info.block) fail(name, "unusable shape");
         check_bounds(tensor, uint64_t(columns / info.block) * uint64_t(info.block_bytes) * uint64_t(rows));
         matrix.rows = int(rows), matrix.columns = int(columns);
-        matrix.n_groups = (matrix.rows + kPanelRows - 1) / kPanelRows;
+        matrix.n_groups = (matrix.rows + kGroupRows - 1) / kGroupRows;
         matrix.n_panels = (matrix.columns + info.panel_columns - 1) / info.panel_columns;
         declared_.push_back({&matrix, &tensor});
     }
@@ -85,7 +85,7 @@ public:
         check_shape(tensor, {n});
         if (tensor.type != 0) fail(name, "must be F32");
         check_bounds(tensor, uint64_t(n) * 4);
-        Vector values(size_t(n + 15) / 16 * 16);
+        Vector values(size_t(n + kGroupRows - 1) / kGroupRows * kGroupRows);
         if (!files_[size_t(tensor.file)].read(values.data(), size_t(n) * 4, tensor.offset)) fail(name, "the file ended early");
         return values;
     }
@@ -105,7 +105,7 @@ public:
         for (auto& [matrix, tensor] : declared_) {
             matrix->data = next;
             next += matrix->bytes();
-            const size_t group = source_row_bytes(*matrix) * kPanelRows;
+            const size_t group = source_row_bytes(*matrix) * kGroupRows;
             const int step = int(std::max<size_t>(1, kReadBytes / group));
             const std::vector<HeadPart> whole{{0, matrix->n_groups, {}}};
             for (const HeadPart& part : matrix == restricted_ ? *parts_ : whole)
@@ -149,12 +149,12 @@ private:
     bool pack(const Slice& slice, std::vector<uint8_t>& buffer) const {
         const Matrix& m = *slice.matrix;
         const size_t row_bytes = source_row_bytes(m);
-        const int first = slice.first_group * kPanelRows, n_rows = std::min(slice.n_groups * kPanelRows, m.rows - first);
+        const int first = slice.first_group * kGroupRows, n_rows = std::min(slice.n_groups * kGroupRows, m.rows - first);
         buffer.resize(row_bytes * size_t(n_rows));
         if (!files_[size_t(slice.entry->file)].read(buffer.data(), buffer.size(), slice.entry->offset + row_bytes * size_t(first))) return false;
         for (int row = 0; row < n_rows; row++) {
-            uint8_t* group = m.data + m.group_bytes() * size_t(slice.first_group + row / kPanelRows);
-            m.info->pack_row(buffer.data() + row_bytes * size_t(row), m.columns, row % kPanelRows, group);
+            uint8_t* group = m.data + m.group_bytes() * size_t(slice.first_group + row / kGroupRows);
+            m.info->pack_row(buffer.data() + row_bytes * size_t(row), m.columns, row % kGroupRows, group);
         }
         return true;
     }
@@ -168,11 +168,11 @@ private:
 
 // Ranges of rows as ranges of whole row groups, merged where they touch.
 std::vector<HeadPart> group_ranges(const std::vector<std::pair<int, int>>& rows, int n_rows) {
-    if (rows.empty()) return {{0, (n_rows + kPanelRows - 1) / kPanelRows, {}}};
+    if (rows.empty()) return {{0, (n_rows + kGroupRows - 1) / kGroupRows, {}}};
     std::vector<HeadPart> parts;
     for (const auto& [first, end] : rows) {
         if (first < 0 || end <= first || end > n_rows) throw std::invalid_argument("head rows " + std::to_string(first) + " to " + std::to_string(end));
-        const int from = first / kPanelRows, to = (end + kPanelRows - 1) / kPanelRows;
+        const int from = first / kGroupRows, to = (end + kGroupRows - 1) / kGroupRows;
         if (!parts.empty() && from < parts.back().first) throw std::invalid_argument("head rows must rise");
         if (!parts.empty() && from <= parts.back().first + parts.back().count) parts.back().count = std::max(parts.back().count, to - parts.back().first);
         else parts.push_back({from, to - from, {}});

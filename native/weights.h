@@ -34,7 +34,7 @@ struct HyperParameters {
 
 struct Matrix {
     const FormatInfo* info = nullptr;
-    int rows = 0, columns = 0, n_groups = 0, n_panels = 0;  // groups of 16 rows; panels of one group
+    int rows = 0, columns = 0, n_groups = 0, n_panels = 0;  // groups of kGroupRows rows; panels of one half of a group
     uint8_t* data = nullptr;
 
     // The same matrix from one row group on; shares the panels.
@@ -42,13 +42,13 @@ struct Matrix {
         Matrix m = *this;
         m.data = data + group_bytes() * size_t(first_group);
         m.n_groups = groups;
-        m.rows = groups * kPanelRows;
+        m.rows = groups * kGroupRows;
         return m;
     }
-    size_t group_bytes() const { return size_t(n_panels) * size_t(info->panel_bytes); }
+    size_t group_bytes() const { return size_t(kGroupPanels * n_panels) * size_t(info->panel_bytes); }
     size_t bytes() const { return group_bytes() * size_t(n_groups); }
     const uint8_t* group(int g) const { return data + group_bytes() * size_t(g); }
-    void unpack_row(int row, float* out) const { info->unpack_row(group(row / kPanelRows), columns, row % kPanelRows, out); }
+    void unpack_row(int row, float* out) const { info->unpack_row(group(row / kGroupRows), columns, row % kGroupRows, out); }
 };
 
 using Vector = std::vector<float>;  // padded to whole cache lines; empty where the model has none
