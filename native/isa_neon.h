@@ -26,12 +26,28 @@ struct Isa {
 
     static Ints zero() { return vdupq_n_s32(0); }
     static Ints broadcast(int32_t x) { return vdupq_n_s32(x); }
-    static Ints dot(Ints sum, Bytes weights, int32_t x) { return vdotq_s32(sum, vreinterpretq_s8_u8(weights), vreinterpretq_s8_s32(vdupq_n_s32(x))); }
-    static Ints dot_signed(Ints sum, Bytes weights, int32_t x) { return dot(sum, veorq_u8(weights, vdupq_n_u8(128)), x); }
+    static Bytes spread(int32_t x) { return vreinterpretq_u8_s32(vdupq_n_s32(x)); }
+
+    // A running dot product, exact in 32 bits. `begin` may start it at any offset.
+    static constexpr bool kExact = true;
+    static constexpr int kRowsTogether = 8;  // 8 x (dot product, sum, result) of 32 registers
+    static constexpr int together(int) { return 1; }
+    template <int Max>
+    static constexpr int kDots = 64;
+    using Partial = int32x4_t;
+    using Scale = int32x4_t;
+    static Partial begin(Ints offset) { return offset; }
+    static Ints end(Partial dot, Ints) { return dot; }
+    static Partial dot(Partial sum, Bytes weights, Bytes x) { return vdotq_s32(sum, vreinterpretq_s8_u8(weights), vreinterpretq_s8_u8(x)); }
+    static Ints dot_signed(Ints sum, Bytes weights, Bytes x) { return dot(sum, veorq_u8(weights, vdupq_n_u8(128)), x); }
+    static Scale scale_unsigned(const uint8_t* p) { return widen_unsigned(p); }
+    static Scale scale_signed(const int8_t* p) { return widen_signed(p); }
+    static Ints add_scaled(Ints sum, Partial dot, Scale scale) { return vmlaq_s32(sum, dot, scale); }
+    static Ints pair(Ints low, Ints high) { return vsliq_n_s32(low, high, 16); }
     // Two int16 products a lane: the lower and the upper halves, each widened and multiplied.
-    static Ints dot_pairs(Ints sum, Ints pairs, int32_t x) {
-        const Ints low = vshrq_n_s32(vshlq_n_s32(pairs, 16), 16), high = vshrq_n_s32(pairs, 16);
-        return vmlaq_s32(vmlaq_s32(sum, low, vdupq_n_s32(int16_t(x))), high, vdupq_n_s32(x >> 16));
+    static Ints dot_pairs(Ints sum, Ints pairs, Ints x) {
+        auto low = [](Ints v) { return vshrq_n_s32(vshlq_n_s32(v, 16), 16); };
+        return vmlaq_s32(vmlaq_s32(sum, low(pairs), low(x)), vshrq_n_s32(pairs, 16), vshrq_n_s32(x, 16));
     }
     static Ints add(Ints a, Ints b) { return vaddq_s32(a, b); }
     static Ints multiply(Ints a, Ints b) { return vmulq_s32(a, b); }

@@ -55,7 +55,7 @@ bool has_definition(const FormatInfo& info) {
 void check_rows(const FormatInfo& info, int columns, int n_rows) {
     Random random(uint64_t(info.type * 100000 + columns * 20 + n_rows));
     const int n_panels = (columns + info.panel_columns - 1) / info.panel_columns;
-    Guarded<uint8_t> panels(size_t(n_panels) * size_t(info.panel_bytes)), others(panels.size());
+    Guarded<uint8_t> panels(size_t(n_panels * kGroupPanels) * size_t(info.panel_bytes)), others(panels.size());
     std::memset(panels.data(), 0, panels.size());
     std::vector<std::vector<uint8_t>> rows;
     for (int lane = 0; lane < n_rows; lane++) {
@@ -75,11 +75,11 @@ void check_rows(const FormatInfo& info, int columns, int n_rows) {
                 CHECK(std::memcmp(&expected, &out[size_t(i)], 4) == 0 || (std::isnan(expected) && std::isnan(out[size_t(i)])));
             }
         std::memset(others.data(), 0, others.size());  // by itself, in another lane
-        info.pack_row(rows[size_t(lane)].data(), columns, 15 - lane, others.data());
-        info.unpack_row(others.data(), columns, 15 - lane, alone.data());
+        info.pack_row(rows[size_t(lane)].data(), columns, kGroupRows - 1 - lane, others.data());
+        info.unpack_row(others.data(), columns, kGroupRows - 1 - lane, alone.data());
         CHECK(alone.equals(out));
     }
-    for (int lane = n_rows; lane < kPanelRows; lane++) {  // rows beyond the matrix: all zero, so that kernels may run over them
+    for (int lane = n_rows; lane < kGroupRows; lane++) {  // rows beyond the matrix: all zero, so that kernels may run over them
         info.unpack_row(panels.data(), columns, lane, out.data());
         for (int i = 0; i < columns; i++) CHECK(std::isfinite(out[size_t(i)]) && out[size_t(i)] * 0.0f == 0.0f);
     }
@@ -93,7 +93,7 @@ int main() {
         CHECK(find_format(info.type) == &info && info.format == f);
         CHECK(info.panel_columns % info.block == 0 && info.panel_bytes % 64 == 0);
         for (int n_blocks : {1, 2, 3, 7})
-            for (int n_rows : {1, 7, 15, 16}) check_rows(info, n_blocks * info.block, n_rows);
+            for (int n_rows : {1, 7, 16, 17, 31, kGroupRows}) check_rows(info, n_blocks * info.block, n_rows);
     }
     for (int type : {-1, 5, 9, 40, 1 << 30}) CHECK(!find_format(type));
     CHECK(half_to_float(0x3c00) == 1.0f && half_to_float(0x0001) == 0x1p-24f && half_to_float(0xfbff) == -65504.0f && std::isinf(half_to_float(0x7c00)));

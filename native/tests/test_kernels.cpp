@@ -12,20 +12,17 @@ namespace {
 
 // Quantised activations of one tile, each array exactly as long as the contract says.
 struct Tile {
-    Guarded<int32_t> values, offsets, pairs;
+    Guarded<int32_t> values, offsets, pairs, halves;
     Guarded<float> scales, sums;
     Tile(ActivationKind kind, int columns, int n)
-        : values(size_t(columns / 4 * n)), offsets(size_t(columns / (kind == ActivationKind::kPer256 ? 16 : 32) * n)), pairs(size_t(columns / 64 * n)),
+        : values(size_t(columns / 4 * n)), offsets(size_t(columns / (kind == ActivationKind::kPer256 ? 16 : 32) * n)), pairs(size_t(columns / 64 * n)), halves(size_t(columns / 32 * n)),
           scales(size_t(columns / (kind == ActivationKind::kPer256 ? 256 : 32) * n)), sums(size_t(columns / 32 * n)) {}
-    ActivationTile view() { return {values.data(), scales.data(), offsets.data(), pairs.data(), sums.data()}; }
-    bool equals(Tile& other) {
-        return values.equals(other.values) && offsets.equals(other.offsets) && pairs.equals(other.pairs) && scales.equals(other.scales) && sums.equals(other.sums);
-    }
+    ActivationTile view() { return {values.data(), scales.data(), offsets.data(), pairs.data(), halves.data(), sums.data()}; }
 };
 
 ActivationTile from_column(const ActivationTile& x, ActivationKind kind, int column, int n) {
     const int scale = kind == ActivationKind::kPer256 ? 256 : 32, offset = kind == ActivationKind::kPer256 ? 16 : 32;
-    return {x.values + column / 4 * n, x.scales + column / scale * n, x.offsets + column / offset * n, x.pairs + column / 64 * n, x.sums + column / 32 * n};
+    return {x.values + column / 4 * n, x.scales + column / scale * n, x.offsets + column / offset * n, x.pairs + column / 64 * n, x.halves + column / 32 * n, x.sums + column / 32 * n};
 }
 
 struct Case {
@@ -37,12 +34,11 @@ struct Case {
 };
 
 void multiply(const Kernels& set, const Case& c, const uint8_t* panels, const ActivationTile& x, const float* bias, float* y) {
-    Guarded<float> carry(size_t(c.n * kPanelRows));
+    Guarded<float> carry(size_t(c.n * kGroupRows));
     for (int panel = 0; panel < c.n_panels;) {
         const int count = panel ? c.n_panels - panel : c.split;
         const ActivationTile part = from_column(x, c.info.activation, panel * c.info.panel_columns, c.n);
-        const bool whole = c.split == c.n_panels;
-        set.multiply[c.info.format][c.n - 1]({panels + size_t(panel) * size_t(c.info.panel_bytes), count, part, whole ? nullptr : carry.data(), panel == 0,
+        set.multiply[c.info.format][c.n - 1]({panels + size_t(kGroupPanels * panel) * size_t(c.info.panel_bytes), count, part, carry.data(), panel == 0,
                                               panel + count == c.n_panels, c.prefetch, y, c.stride, c.bias ? bias : nullptr, c.accumulate});
         panel += count;
     }
@@ -52,7 +48,7 @@ void multiply(const Kernels& set, const Case& c, const uint8_t* panels, const Ac
 void check_sums(const Case& c, const uint8_t* panels, const ActivationTile& x, const float* y) {
     const int columns = c.n_panels * c.info.panel_columns, width = c.info.activation == ActivationKind::kPer256 ? 256 : 32;
     std::vector<float> weights(static_cast<size_t>(columns));
-    for (int lane = 0; lane < kPanelRows; lane++) {
+    for (int lane = 0; lane < kGroupRows; lane++) {
         c.info.unpack_row(panels, columns, lane, weights.data());
         for (int t = 0; t < c.n; t++) {
             double sum = 0.0, size = 0.0;
@@ -69,31 +65,31 @@ void check_sums(const Case& c, const uint8_t* panels, const ActivationTile& x, c
 void check_multiply(const FormatInfo& info, int n_panels, int n) {
     Random random(uint64_t(info.type * 1000 + n_panels * 10 + n));
     const int columns = n_panels * info.panel_columns;
-    Guarded<uint8_t> panels(size_t(n_panels) * size_t(info.panel_bytes));
+    Guarded<uint8_t> panels(size_t(n_panels * kGroupPanels) * size_t(info.panel_bytes));
     std::memset(panels.data(), 0, panels.size());
-    for (int lane = 0; lane < kPanelRows; lane++) info.pack_row(random_row(random, info, columns).data(), columns, lane, panels.data());
+    for (int lane = 0; lane < kGroupRows; lane++) info.pack_row(random_row(random, info, columns).data(), columns, lane, panels.data());
     Tile tile(info.activation, columns, n);
     for (int t = 0; t < n; t++) {
         Guarded<float> x(static_cast<size_t>(columns));
         for (int i = 0; i < columns; i++) x[size_t(i)] = random.within(-2.0f, 2.0f);
         kScalarKernels.quantise[int(info.activation)](x.data(), columns, tile.view(), t, n);
     }
-    Guarded<float> bias(kPanelRows);
-    for (int i = 0; i < kPanelRows; i++) bias[size_t(i)] = random.within(-1.0f, 1.0f);
+    Guarded<float> bias(kGroupRows);
+    for (int i = 0; i < kGroupRows; i++) bias[size_t(i)] = random.within(-1.0f, 1.0f);
 
     for (int variant = 0; variant < 8; variant++) {
         const Case c{info, n_panels, n, variant & 4 && n_panels > 1 ? 1 + random.below(n_panels - 1) : n_panels, (variant & 1) != 0, (variant & 2) != 0,
-                     random.below(2) != 0, kPanelRows * (1 + random.below(3))};
+                     random.below(2) != 0, kGroupRows * (1 + random.below(3))};
         auto poison = [&](Guarded<float>& y) {
             y.poison();
             for (int t = 0; c.accumulate && t < n; t++)
-                for (int i = 0; i < kPanelRows; i++) y[size_t(t * c.stride + i)] = float(t - i) * 0.125f;
+                for (int i = 0; i < kGroupRows; i++) y[size_t(t * c.stride + i)] = float(t - i) * 0.125f;
         };
-        Guarded<float> expected(size_t((n - 1) * c.stride + kPanelRows)), got(expected.size());
+        Guarded<float> expected(size_t((n - 1) * c.stride + kGroupRows)), got(expected.size());
         poison(expected);
         multiply(kScalarKernels, c, panels.data(), tile.view(), bias.data(), expected.data());
         for (int t = 0; t < n; t++)
-            for (int i = 0; i < kPanelRows; i++) CHECK(std::isfinite(expected[size_t(t * c.stride + i)]));
+            for (int i = 0; i < kGroupRows; i++) CHECK(std::isfinite(expected[size_t(t * c.stride + i)]));
         if (!variant) check_sums(c, panels.data(), tile.view(), expected.data());
         for (const Kernels* set : usable_kernels()) {
             poison(got);
@@ -162,7 +158,7 @@ void check_quantise(ActivationKind kind, int columns, int n_rows, int filling) {
     for (const Kernels* set : usable_kernels()) {
         Tile got(kind, columns, n_rows);
         set->quantise[int(kind)](x.data(), columns, got.view(), row, n_rows);
-        CHECK(got.values.equals(expected.values) && got.offsets.equals(expected.offsets) && got.pairs.equals(expected.pairs));
+        CHECK(got.values.equals(expected.values) && got.offsets.equals(expected.offsets) && got.pairs.equals(expected.pairs) && got.halves.equals(expected.halves));
         CHECK(same(got.scales, expected.scales) && same(got.sums, expected.sums));
     }
 }
@@ -247,7 +243,7 @@ void check_padding() {
 int main() {
     for (const Kernels* set : usable_kernels()) std::printf("%s ", set->name);
     for (int f = 0; f < kFormats; f++)
-        for (int n_panels : {1, 2, 3, 5})
+        for (int n_panels : {1, 2, 3, 5, 18})
             for (int n = 1; n <= kMaxTile; n++) check_multiply(format_info(Format(f)), n_panels, n);
     for (int n = 1; n <= kMaxTile; n++)
         for (int n_keys : {1, 15, 16, 17, 100, kChunk})
