@@ -1,10 +1,10 @@
 # One word runs each thing. ./scripts/test makes the environment; another Python: make test PYTHON=/path/to/python
 PYTHON ?= .venv/bin/python
 
-.PHONY: help lint test bench docs format clean environment
+.PHONY: help lint test check-native bench docs format clean environment
 
 help:  ## this list
-	@sed -n 's/^\([a-z]*\):.*  ## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
 lint: environment  ## ruff and mypy
 	$(PYTHON) -m ruff check .
@@ -14,6 +14,9 @@ lint: environment  ## ruff and mypy
 test: environment  ## what needs no weights first, then the real models
 	$(PYTHON) -m pytest -m "not needs_models"
 	$(PYTHON) -m pytest -m needs_models
+
+check-native:  ## the core under sanitizers, valgrind, an emulated Arm and fuzzers; SECONDS_PER_FUZZER=60
+	./scripts/check_native --fuzz $(or $(SECONDS_PER_FUZZER),60)
 
 bench: environment  ## the verify curve, then plain against speculative on the Qwen pair; a few minutes on two cores
 	mkdir -p build

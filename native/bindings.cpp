@@ -8,8 +8,13 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <pthread.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 
 #include "engine.h"
@@ -23,6 +28,39 @@ namespace {
 
 using TableRow = std::tuple<std::string, int, std::vector<int64_t>, uint64_t, uint64_t, int>;
 using SegmentRow = std::tuple<int, std::vector<int>, std::vector<int>>;
+
+// Threads that compute without the GIL, and whether the interpreter is on its way out.
+std::atomic<int> n_released{0};
+std::atomic<bool> leaving{false};
+
+// Releases the GIL, unless the interpreter is leaving: a thread that asks a finalised interpreter for its GIL back is ended on the
+// spot, which C++ takes for an exception out of a destructor, and the process aborts.
+class Released {
+public:
+    Released() {
+        if (leaving.load()) return;
+        n_released.fetch_add(1);
+        release_.emplace();
+    }
+    ~Released() {
+        if (!release_) return;
+        release_.reset();
+        n_released.fetch_sub(1);
+    }
+    Released(const Released&) = delete;
+    Released& operator=(const Released&) = delete;
+
+private:
+    std::optional<nb::gil_scoped_release> release_;
+};
+
+// Run at exit, before anything is torn down: waits for the calls of daemon threads, which are cut short after a layer.
+void leave() {
+    leaving.store(true);
+    nb::set_leak_warnings(false);  // what such a thread holds is never let go, which is no news to a user
+    nb::gil_scoped_release release;
+    while (n_released.load()) usleep(500);
+}
 
 // A new array that owns its memory.
 template <class T>
@@ -47,7 +85,7 @@ std::unique_ptr<Engine> load(const std::vector<std::string>& paths, const std::v
     for (const auto& [name, type, shape, offset, bytes, file] : rows) table.push_back({name, type, shape, offset, bytes, file});
     if (threads < 1 || threads > 256) throw std::invalid_argument("threads must be 1 to 256");
     if (n_context < 1 || n_sequences < 1) throw std::invalid_argument("context and sequences must be positive");
-    nb::gil_scoped_release release;
+    const Released released;
     return std::make_unique<Engine>(paths, table, hyper, EngineOptions{threads, n_context, n_sequences, isa, head_rows, cache_type(key_type, hyper), cache_type(value_type, hyper)});
 }
 
@@ -56,6 +94,7 @@ class CancelCheck {
 public:
     explicit CancelCheck(nb::handle callable) : callable_(callable) {}
     bool operator()() {
+        if (leaving.load()) return true;
         const auto now = std::chrono::steady_clock::now();
         if (now - last_ < std::chrono::milliseconds(10)) return false;
         last_ = now;
@@ -71,9 +110,9 @@ private:
 bool evaluate(Engine& engine, const std::vector<SegmentRow>& rows, nb::object cancelled) {
     std::vector<Segment> segments;
     for (const auto& [sequence, tokens, parents] : rows) segments.push_back({sequence, tokens, parents});
-    std::function<bool()> check;
+    std::function<bool()> check = [] { return leaving.load(); };
     if (!cancelled.is_none()) check = CancelCheck(cancelled);
-    nb::gil_scoped_release release;
+    const Released released;
     return engine.forward.run(segments, check);
 }
 
@@ -81,7 +120,7 @@ nb::ndarray<nb::numpy, float> logits(Engine& engine, const std::vector<int>& nod
     const auto n = size_t(engine.weights.hyper.vocabulary);
     Owned<float> out(nodes.size() * n);
     {
-        nb::gil_scoped_release release;
+        const Released released;
         const auto rows = engine.forward.logits(nodes);
         for (size_t i = 0; i < rows.size(); i++) std::copy(rows[i], rows[i] + n, out.data + i * n);
     }
@@ -91,7 +130,7 @@ nb::ndarray<nb::numpy, float> logits(Engine& engine, const std::vector<int>& nod
 nb::ndarray<nb::numpy, int64_t> argmax(Engine& engine, const std::vector<int>& nodes) {
     Owned<int64_t> out(nodes.size());
     {
-        nb::gil_scoped_release release;
+        const Released released;
         const auto rows = row_statistics(engine.forward.logits(nodes), engine.weights.hyper.vocabulary, engine.kernels, engine.pool, false);
         for (size_t i = 0; i < rows.size(); i++) out.data[i] = rows[i].argmax;
     }
@@ -101,7 +140,7 @@ nb::ndarray<nb::numpy, int64_t> argmax(Engine& engine, const std::vector<int>& n
 nb::ndarray<nb::numpy, double> logsumexp(Engine& engine, const std::vector<int>& nodes) {
     Owned<double> out(nodes.size());
     {
-        nb::gil_scoped_release release;
+        const Released released;
         const auto rows = row_statistics(engine.forward.logits(nodes), engine.weights.hyper.vocabulary, engine.kernels, engine.pool, true);
         for (size_t i = 0; i < rows.size(); i++) out.data[i] = rows[i].logsumexp;
     }
@@ -114,7 +153,7 @@ nb::tuple top_k_rows(Engine& engine, const std::vector<int>& nodes, int k) {
     Owned<int64_t> ids(nodes.size() * size_t(k));
     Owned<float> values(nodes.size() * size_t(k));
     {
-        nb::gil_scoped_release release;
+        const Released released;
         const auto rows = engine.forward.logits(nodes);
         engine.pool.run([&](int thread) {
             for (size_t i = size_t(thread); i < rows.size(); i += size_t(engine.pool.size())) top_k(rows[i], n, k, ids.data + i * size_t(k), values.data + i * size_t(k));
@@ -157,6 +196,8 @@ std::vector<std::string> instruction_sets() {
 }  // namespace
 
 NB_MODULE(_core, m) {
+    pthread_atfork(nullptr, nullptr, [] { n_released.store(0); });  // the child has none of the other threads
+    nb::module_::import_("atexit").attr("register")(nb::cpp_function(&leave));
     m.doc() = "Outrider's native CPU engine: weights in panels, one pass for rows of several sequences.";
     nb::class_<HyperParameters>(m, "HyperParameters")
         .def(nb::init<>())
@@ -211,6 +252,6 @@ NB_MODULE(_core, m) {
         for (int f = 0; f < kFormats; f++) types.push_back(format_info(Format(f)).type);
         return types;
     });
-    m.def("stream_gb_per_s", [](int threads, size_t bytes) { nb::gil_scoped_release release; return stream_gb_per_s(threads, bytes); });
-    m.def("int8_gmac_per_s", [](int threads, const std::string& isa) { nb::gil_scoped_release release; return int8_gmac_per_s(threads, choose_kernels(isa)); });
+    m.def("stream_gb_per_s", [](int threads, size_t bytes) { const Released released; return stream_gb_per_s(threads, bytes); });
+    m.def("int8_gmac_per_s", [](int threads, const std::string& isa) { const Released released; return int8_gmac_per_s(threads, choose_kernels(isa)); });
 }

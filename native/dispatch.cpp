@@ -4,6 +4,9 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 namespace outrider {
@@ -47,6 +50,9 @@ std::vector<const Kernels*> usable_kernels() {
     if (cpu.avx512_vnni) sets.push_back(&kAvx512Kernels);
     if (cpu.avx_vnni) sets.push_back(&kAvxVnniKernels);
     if (cpu.avx2) sets.push_back(&kAvx2Kernels);
+#elif defined(__aarch64__) && defined(__linux__)
+    // Elsewhere (macOS would be asked through sysctl) only the reference runs: such a build has never been tested.
+    if (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) sets.push_back(&kNeonKernels);
 #endif
     sets.push_back(&kScalarKernels);
     return sets;

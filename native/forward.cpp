@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <exception>
 #include <stdexcept>
 #include <string>
 
@@ -97,18 +98,28 @@ bool Forward::run(const std::vector<Segment>& segments, const std::function<bool
     n_rows_ = 0;
     prepare(segments);
     std::atomic<bool> stop{false};
+    std::exception_ptr thrown;  // by the check: an exception must not leave the region while others wait at its barriers
+    auto ask = [&] {
+        try {
+            if (cancelled()) stop.store(true);
+        } catch (...) {
+            thrown = std::current_exception();
+            stop.store(true);
+        }
+    };
     pool_.run([&](int thread) {
         embed(thread);
         pool_.barrier();
         for (int index = 0; index < hyper_.layers; index++) {
             layer(index, thread);
-            if (thread == 0 && cancelled && cancelled()) stop.store(true);
+            if (thread == 0 && cancelled) ask();
             pool_.barrier();
             if (stop.load()) return;
         }
     });
     if (stop.load()) {
         n_rows_ = 0;
+        if (thrown) std::rethrow_exception(thrown);
         return false;
     }
     for (const Part& part : parts_) part.sequence->parents = part.segment->parents;
@@ -290,7 +301,8 @@ void Forward::compute_logits(const std::vector<int>& rows, int first_slot) {
         Buffer<float> larger;
         larger.ensure(needed);
         // Tokens that a trimmed head leaves out, and the padding behind the vocabulary, are never written: no reduction may pick them.
-        std::fill(larger.data(), larger.data() + needed, -INFINITY);
+        // All of the buffer, whose size is rounded up: later passes with a few rows more use the rest.
+        std::fill(larger.data(), larger.data() + larger.bytes() / sizeof(float), -INFINITY);
         if (first_slot) std::memcpy(larger.data(), logits_.data(), size_t(first_slot) * size_t(stride) * sizeof(float));
         std::swap(logits_, larger);
     }

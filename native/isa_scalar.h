@@ -73,7 +73,12 @@ struct Isa {
     }
     static void store_half(uint16_t* p, const Floats& v) { OUTRIDER_LANES p[i] = narrow_half(v.at[i]); }
     static Floats to_float(const Ints& v) { Floats r; OUTRIDER_LANES r.at[i] = float(v.at[i]); return r; }
-    static Ints round(const Floats& v) { Ints r; OUTRIDER_LANES r.at[i] = int32_t(__builtin_lrintf(v.at[i])); return r; }
+    // What does not fit becomes INT32_MIN, as x86's vector conversions have it.
+    static Ints round(const Floats& v) {
+        Ints r;
+        OUTRIDER_LANES r.at[i] = __builtin_fabsf(v.at[i]) < 0x1p31f ? int32_t(__builtin_lrintf(v.at[i])) : INT32_MIN;
+        return r;
+    }
     static void store_int8(int8_t* p, const Ints& v) {
         OUTRIDER_LANES p[i] = int8_t(v.at[i] > 127 ? 127 : v.at[i] < -128 ? -128 : v.at[i]);
     }

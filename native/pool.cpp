@@ -49,7 +49,22 @@ Pool::Pool(int n_threads) : n_threads_(n_threads), spins_(n_threads > allowed_cp
 void Pool::start() {
     owner_ = getpid();
     const uint32_t seen = region_.load();
-    for (int thread = 1; thread < n_threads_; thread++) threads_.emplace_back(&Pool::worker, this, thread, seen);
+    try {
+        for (int thread = 1; thread < n_threads_; thread++) threads_.emplace_back(&Pool::worker, this, thread, seen);
+    } catch (...) {  // the system gives no more threads: std::system_error, once those that it gave are gone
+        join();
+        owner_ = 0;  // a later run tries again
+        throw;
+    }
+}
+
+void Pool::join() {
+    stop_.store(true);
+    region_.fetch_add(1);
+    region_.notify_all();
+    for (auto& thread : threads_) thread.join();
+    threads_.clear();
+    stop_.store(false);
 }
 
 Pool::~Pool() {
@@ -57,10 +72,7 @@ Pool::~Pool() {
         for (auto& thread : threads_) new (&thread) std::thread();
         return;
     }
-    stop_.store(true);
-    region_.fetch_add(1);
-    region_.notify_all();
-    for (auto& thread : threads_) thread.join();
+    join();
 }
 
 void Pool::wait_for(std::atomic<uint32_t>& value, uint32_t old) const {

@@ -15,7 +15,7 @@ int allowed_cpus();
 
 class Pool {
 public:
-    explicit Pool(int n_threads);  // the caller of run() is thread 0
+    explicit Pool(int n_threads);  // the caller of run() is thread 0; std::system_error where there are no threads to be had
     ~Pool();
     Pool(const Pool&) = delete;
     Pool& operator=(const Pool&) = delete;
@@ -28,6 +28,7 @@ public:
 
 private:
     void start();
+    void join();
     void wait_for(std::atomic<uint32_t>& value, uint32_t old) const;
     void worker(int thread, uint32_t seen);
 

@@ -60,6 +60,21 @@ install_packages() {
         fail "apt-get could not install ${packages[*]}: see above"
 }
 
+# Debian packages that only some tests want: installed where that needs nobody's password, otherwise those tests are skipped.
+# $@: as for missing_packages.
+install_if_easy() {
+    local packages
+    mapfile -t packages < <(missing_packages "$@" | sort -u)
+    [ "${#packages[@]}" -gt 0 ] || return 0
+    if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
+        say "not installed, so some tests will be skipped: ${packages[*]} (Debian's names)"
+        return 0
+    fi
+    say "Debian packages for tests of the core: ${packages[*]}"
+    { run apt-get update && run env DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends "${packages[@]}"; } ||
+        say "apt-get could not install them (see above); some tests will be skipped"
+}
+
 # .venv, made anew if it is missing, half made or too old.
 make_environment() {
     local python

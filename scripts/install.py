@@ -27,7 +27,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 STAMP = Path(sys.prefix) / "outrider-install.json"
 PACKAGE = "llama-cpp-python"
-FAST_MACHINES = ("x86_64", "AMD64")  # where native/ has kernels for the CPU; elsewhere only its slow reference runs
+FAST_MACHINES = ("x86_64", "AMD64")  # where native/ has kernels for the CPU; see has_fast_kernels
 QUIET_S = 15
 NINJA = re.compile(r"^\s*\[(\d+)/(\d+)\]")
 PIP_NEWS = re.compile(r"^\s*(Downloading|Building|Installing collected|Installing build|\*\*\* Configuring)")
@@ -136,6 +136,11 @@ def cpu_features() -> str:
     return " ".join(sorted(found.partition(":")[2].split()))
 
 
+def has_fast_kernels() -> bool:
+    """Whether native/ has kernels for this CPU: on AArch64 they want its dot products."""
+    return platform.machine() in FAST_MACHINES or (platform.machine() in ("aarch64", "arm64") and "asimddp" in cpu_features().split())
+
+
 def wheel_key(version: str) -> str:
     """Names a build: two machines with the same key can run each other's wheel."""
     depends_on = [platform.machine(), cpu_features(), " ".join(platform.libc_ver()), cmake_args()]
@@ -203,7 +208,7 @@ def write_stamp(stamp: dict[str, object]) -> None:
 def project_hash() -> str:
     """Changes with everything that an installation in place is compiled or resolved from."""
     digest = hashlib.sha256()
-    for path in [ROOT / "pyproject.toml", ROOT / "CMakeLists.txt", *sorted((ROOT / "native").iterdir())]:
+    for path in [ROOT / "pyproject.toml", ROOT / "CMakeLists.txt", *sorted(path for path in (ROOT / "native").iterdir() if path.is_file())]:
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
 
@@ -214,7 +219,7 @@ def steps(*, dev: bool, llama: bool) -> Iterator[tuple[str, Callable[[], None], 
     dev = dev or done.get("dev") is True
     key = wheel_key(pinned_version())
     package: dict[str, object] = {"project": project_hash(), "root": str(ROOT), "dev": dev}
-    wants_llama = llama or dev or "llama" in done or platform.machine() not in FAST_MACHINES
+    wants_llama = llama or dev or "llama" in done or not has_fast_kernels()
     if wants_llama and done.get("llama") != key:
         yield f"install {PACKAGE} {key}", lambda: install_llama(key), {"llama": key}
     if any(done.get(name) != value for name, value in package.items()):

@@ -85,10 +85,13 @@ def test_finished_steps_are_not_done_again_until_something_changes(monkeypatch: 
     assert len(list(install.steps(dev=False, llama=False))) == 1
 
 
-@pytest.mark.parametrize(("machine", "n_steps"), [("x86_64", 1), ("riscv64", 2)])
+@pytest.mark.parametrize(
+    ("machine", "features", "n_steps"), [("x86_64", "", 1), ("riscv64", "", 2), ("aarch64", "asimd", 2), ("aarch64", "asimd asimddp", 1)]
+)
 def test_llama_cpp_is_built_only_where_the_native_engine_is_slow(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, machine: str, n_steps: int
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, machine: str, features: str, n_steps: int
 ) -> None:
     monkeypatch.setattr(install, "STAMP", tmp_path / "stamp.json")
     monkeypatch.setattr(install.platform, "machine", lambda: machine)
+    monkeypatch.setattr(install, "cpu_features", lambda: features)
     assert len(list(install.steps(dev=False, llama=False))) == n_steps
