@@ -10,7 +10,7 @@ namespace outrider {
 // Activations of one tile, int8 or floats, of `n` rows. Entries of the n rows that belong to the same columns are adjacent, so that
 // a kernel reads them as broadcast operands: values[column / 4][row in tile] and so on.
 struct ActivationTile {
-    int32_t* values;   // [columns / 4][n]: 4 consecutive int8 each
+    int32_t* values;   // [columns / 4][n]: 4 consecutive int8 each, never -128
     float* scales;     // [columns / 256 or / 32][n]
     int32_t* offsets;  // kPer256: -32 x sum of each 16 columns; kPer32: -16 x sum of each 32 columns
     int32_t* pairs;    // kPer256: [columns / 64][n]: two int16, the sums of two neighbouring 32-column sub-blocks

@@ -167,6 +167,7 @@ void check_quantise(ActivationKind kind, int columns, int n_rows, int filling) {
     const int row = random.below(n_rows), padded = (columns + 63) / 64 * 64;
     Tile expected(kind, padded, n_rows);
     kScalarKernels.quantise[int(kind)](x.data(), columns, expected.view(), row, n_rows);
+    for (int c = columns; c < padded; c++) CHECK(value_of(expected.view(), kind, c, row, n_rows) == 0.0);
     for (const Kernels* set : vector_sets()) {
         Tile got(kind, padded, n_rows);
         set->quantise[int(kind)](x.data(), columns, got.view(), row, n_rows);

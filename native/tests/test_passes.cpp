@@ -162,6 +162,24 @@ void check_misuse(const Loaded& m, Engine& engine) {
     CHECK_THROWS(std::invalid_argument, engine.cache.close(0));
 }
 
+// One layer: another token changes the rows that see it, and those only.
+void check_window(const Loaded& m) {
+    auto engine = m.make("", 2);
+    const auto window = size_t(m.model.hyper.window), n = m.tokens.size();
+    for (size_t at : {size_t(3), size_t(kChunk - 5), size_t(kChunk), n - 2}) {
+        Tokens tokens = m.tokens;
+        tokens[at] = (tokens[at] + 1) % m.model.hyper.vocabulary;
+        const int sequence = engine->cache.open();
+        const auto rows = feed(*engine, sequence, tokens, 50);
+        engine->cache.close(sequence);
+        const size_t size = rows.size() / n;
+        for (size_t r = 0; r < n; r++) {
+            const bool unchanged = std::memcmp(rows.data() + r * size, m.expected.data() + r * size, size * sizeof(float)) == 0;
+            CHECK(unchanged == (r < at || r >= at + window));
+        }
+    }
+}
+
 // A head of some rows only: they are what the whole head has; the others can never be chosen, in whichever batch.
 void check_trimmed_head(const Loaded& m) {
     auto engine = m.make("", 2, {{0, 16}, {20, 21}});
@@ -219,6 +237,7 @@ void check_model(const TinyShape& shape, CacheTypes types, size_t n_tokens, bool
         check_interruptions(m, *engine);
         check_misuse(m, *engine);
     }
+    if (shape.window && shape.layers == 1) check_window(m);
     check_trimmed_head(m);
     check_reductions(m);
 }

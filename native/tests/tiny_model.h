@@ -41,7 +41,7 @@ struct TinyShape {
 // Sizes that are no multiples of panels, blocks or row groups, where formats allow it.
 constexpr TinyShape kLlama{2, 256, 256, 4, 2, 64, 45, false, false, true, false, true};  // K-quants among the formats
 constexpr TinyShape kQwen2{1, 96, 160, 3, 1, 32, 77, true, false, false, true};
-constexpr TinyShape kMistral{1, 64, 64, 2, 1, 32, 50, false, false, false, false, false, 100};
+constexpr TinyShape kMistral{1, 64, 64, 2, 1, 32, 50, false, false, false, false, false, 20};
 constexpr TinyShape kQwen3{2, 64, 96, 4, 2, 16, 33, false, true, false, true};
 
 class TinyModel {
