@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from outrider.gguf import HyperParameters
 from outrider.model import Segment
 from outrider.native import NativeModel, _core, loading
 from tests.native.conftest import Loader
@@ -30,8 +29,8 @@ def windowed(monkeypatch: pytest.MonkeyPatch, loaded: Loader) -> Windowed:
     plain = loading._core_parameters
 
     def load(path: Path, window: int, **options: object) -> NativeModel:
-        def parameters(given: HyperParameters) -> _core.HyperParameters:
-            hyper = plain(given)
+        def parameters(*given: Any) -> _core.HyperParameters:
+            hyper = plain(*given)
             hyper.window = window
             return hyper
 
