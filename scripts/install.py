@@ -122,8 +122,15 @@ def pinned_version() -> str:
 
 
 def cmake_args() -> str:
-    """CMake options: the user's own (-DGGML_CUDA=on, say) after ours, which leave out the image encoders."""
-    return f"-DLLAVA_BUILD=OFF {os.environ.get('CMAKE_ARGS', '')}".strip()
+    """CMake options: the user's own (-DGGML_CUDA=on, say) after ours.
+
+    Ours leave out the image encoders, and AMX: gcc before 14 drops the stores of llama.cpp's tile configuration, and the first
+    pass of any model ends in a segmentation fault (its issue 20824, its pull request 26954).
+    """
+    ours = ["-DLLAVA_BUILD=OFF"]
+    if "amx_tile" in cpu_features().split():
+        ours.append("-DCMAKE_CXX_FLAGS='-mno-amx-tile -mno-amx-int8 -mno-amx-bf16'")
+    return " ".join([*ours, os.environ.get("CMAKE_ARGS", "")]).strip()
 
 
 def cpu_features() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import zipfile
 from pathlib import Path
@@ -31,6 +32,15 @@ def test_a_build_is_named_after_what_it_depends_on(monkeypatch: pytest.MonkeyPat
 def test_the_user_s_build_options_come_last(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CMAKE_ARGS", "-DLLAVA_BUILD=ON")
     assert install.cmake_args().split()[-1] == "-DLLAVA_BUILD=ON"
+
+
+def test_amx_is_left_out_where_the_cpu_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """gcc 12 compiles llama.cpp's use of it into a crash; elsewhere the compiler may not know the flag."""
+    monkeypatch.delenv("CMAKE_ARGS", raising=False)
+    monkeypatch.setattr(install, "cpu_features", lambda: "amx_int8 amx_tile avx2")
+    assert shlex.split(install.cmake_args()) == ["-DLLAVA_BUILD=OFF", "-DCMAKE_CXX_FLAGS=-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"]
+    monkeypatch.setattr(install, "cpu_features", lambda: "avx2")
+    assert install.cmake_args() == "-DLLAVA_BUILD=OFF"
 
 
 def test_the_cache_is_where_the_user_keeps_caches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
