@@ -66,6 +66,7 @@ struct Isa {
     static Floats load(const float* p) { return vld1q_f32(p); }
     static void store(float* p, Floats v) { vst1q_f32(p, v); }
     static Floats load_half(const uint16_t* p) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))); }
+    static Floats load_bfloat(const uint16_t* p) { return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16)); }
     static void store_half(uint16_t* p, Floats v) { vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(v))); }
     static Floats to_float(Ints v) { return vcvtq_f32_s32(v); }
     // What does not fit becomes INT32_MIN, as x86's vector conversions have it.

@@ -69,7 +69,9 @@ inline float quantise_block(const float* x, int8_t* q) {
     const float scale = largest / 127.0f;
     // A block so small that its reciprocal overflows counts as zero.
     const Floats inverse = Isa::broadcast_float(largest > 1e-30f ? 127.0f / largest : 0.0f);
-    for (int i = 0; i < Width; i += Isa::kLanes) Isa::store_int8(q + i, Isa::round(Isa::multiply_float(Isa::load(x + i), inverse)));
+    // No -128, not even from NaN: AVX2's products of signed bytes take the weight's sign to the activation, and -(-128) is -128.
+    const Floats lowest = Isa::broadcast_float(-127.0f);
+    for (int i = 0; i < Width; i += Isa::kLanes) Isa::store_int8(q + i, Isa::round(Isa::max(Isa::multiply_float(Isa::load(x + i), inverse), lowest)));
     return scale;
 }
 

@@ -13,7 +13,8 @@ namespace {
 constexpr int kContext = 300, kLines = 3, kVocabulary = 20;
 
 struct Subject {
-    TinyModel model{{1, 32, 32, 2, 1, 16, kVocabulary, false, false, true, true}};
+    int window;
+    TinyModel model{{1, 32, 32, 2, 1, 32, kVocabulary, false, false, true, true, false, window}};
     MemoryFile file{model.bytes};
     Pool pool{1}, pair{2};
     Weights weights{{file.path()}, model.table, model.hyper, {}, pool};
@@ -28,8 +29,8 @@ struct Line {
 
 class Machine {
 public:
-    Machine(Subject& subject, Pool& pool)
-        : cache_({subject.model.hyper.layers, subject.model.hyper.kv_heads, subject.model.hyper.head}, kContext, kLines),
+    Machine(Subject& subject, CacheType keys, CacheType values, Pool& pool)
+        : cache_({subject.model.hyper.layers, subject.model.hyper.kv_heads, subject.model.hyper.head, keys, values}, kContext, kLines),
           forward_(subject.weights, cache_, *usable_kernels().front(), pool), lines_(kLines) {}
 
     void step(Input& input) {
@@ -65,7 +66,7 @@ public:
         if (segments.empty()) return;
         CHECK(forward_.run(segments, nullptr));
         for (size_t i = 0; i < segments.size(); i++) {
-            Machine fresh(subject, subject.pool);
+            Machine fresh(subject, cache_.shape().key_type, cache_.shape().value_type, subject.pool);
             Tokens tokens = lines_[size_t(segments[i].sequence)].tokens;
             tokens.push_back(segments[i].tokens[0]);
             const int id = fresh.cache_.open(), last = int(tokens.size()) - 1;
@@ -135,9 +136,11 @@ private:
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-    static Subject subject;
+    static Subject subjects[] = {{0}, {40}};
     Input input(data, size);
-    Machine machine(subject, input.below(64) ? subject.pool : subject.pair);
+    Subject& subject = subjects[input.below(2)];
+    const auto keys = CacheType(input.below(kCacheTypes)), values = CacheType(input.below(kCacheTypes));
+    Machine machine(subject, keys, values, input.below(64) ? subject.pool : subject.pair);
     for (int n = 0; n < 40 && !input.empty(); n++) machine.step(input);
     machine.compare(subject);
     return 0;

@@ -40,12 +40,15 @@ void bend(Input& input, std::vector<TensorEntry>& table) {
 }
 
 void bend(Input& input, HyperParameters& hyper) {
-    const std::array<int*, 9> fields{&hyper.layers, &hyper.embedding, &hyper.feed_forward, &hyper.heads, &hyper.kv_heads, &hyper.head, &hyper.context, &hyper.vocabulary, &hyper.rope_dimensions};
-    const std::array<float*, 3> reals{&hyper.epsilon, &hyper.rope_base, &hyper.rope_scale};
+    const std::array fields{&hyper.layers,  &hyper.embedding,  &hyper.feed_forward,    &hyper.heads,                 &hyper.kv_heads, &hyper.head,
+                            &hyper.context, &hyper.vocabulary, &hyper.rope_dimensions, &hyper.rope_original_context, &hyper.window};
+    const std::array reals{&hyper.epsilon,       &hyper.rope_base,      &hyper.rope_scale,         &hyper.rope_attention_factor, &hyper.rope_extrapolation,
+                           &hyper.rope_beta_fast, &hyper.rope_beta_slow, &hyper.rope_log_multiplier};
     const auto value = input.number();
-    const int field = input.below(12);
-    if (field < 9) *fields[size_t(field)] = int(value);
-    else std::memcpy(reals[size_t(field - 9)], &value, 4);
+    const int field = input.below(int(fields.size() + reals.size()) + 2);
+    if (field < int(fields.size())) *fields[size_t(field)] = int(value);
+    else if (field < int(fields.size() + reals.size())) std::memcpy(reals[size_t(field) - fields.size()], &value, 4);
+    else hyper.rope_factors = input.below(2) ? "blk.0.attn_norm.weight" : "";
 }
 
 void use(Engine& engine) {
@@ -72,7 +75,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const int n_files = input.below(8) ? 1 : input.below(3), n_threads = 1 + input.below(64) / 63;  // waiting for threads is slow
     std::vector<std::pair<int, int>> head_rows;
     while (!input.below(4) && !input.empty()) head_rows.emplace_back(int(input.number()), int(input.number()));
-    if (!input.below(8)) bend(input, hyper);
+    if (!input.below(8))
+        for (int n = 1 + input.below(3); n > 0; n--) bend(input, hyper);
+    // The bindings let no others through.
+    const CacheType quantised = hyper.head % kCacheBlock ? kCacheF16 : kCacheQ80, keys = input.below(2) ? quantised : kCacheF16, values = input.below(2) ? quantised : kCacheF16;
     const bool own_bytes = !input.below(8);
     for (int n = input.below(4); n > 0; n--) bend(input, table);
     auto bytes = subject.model.bytes;
@@ -83,7 +89,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     try {
         const MemoryFile own(own_bytes ? bytes : std::vector<uint8_t>());
         const std::vector<std::string> paths(size_t(n_files), own_bytes ? own.path() : subject.file.path());
-        Engine engine(paths, table, hyper, {n_threads, 8, 1, "", head_rows});
+        Engine engine(paths, table, hyper, {n_threads, 8, 1, "", head_rows, keys, values});
         use(engine);
     } catch (const std::invalid_argument&) {
     } catch (const std::runtime_error&) {

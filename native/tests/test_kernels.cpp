@@ -4,25 +4,37 @@
 #include "blocks.h"
 #include "check.h"
 #include "dispatch.h"
+#include "sets.h"
 
 using namespace outrider;
 using namespace outrider::testing;
 
 namespace {
 
-// Quantised activations of one tile, each array exactly as long as the contract says.
+// Activations of one tile as one kind of matrix wants them: its arrays exactly as long as the contract says, the others empty.
 struct Tile {
     Guarded<int32_t> values, offsets, pairs, halves;
-    Guarded<float> scales, sums;
-    Tile(ActivationKind kind, int columns, int n)
-        : values(size_t(columns / 4 * n)), offsets(size_t(columns / (kind == ActivationKind::kPer256 ? 16 : 32) * n)), pairs(size_t(columns / 64 * n)), halves(size_t(columns / 32 * n)),
-          scales(size_t(columns / (kind == ActivationKind::kPer256 ? 256 : 32) * n)), sums(size_t(columns / 32 * n)) {}
-    ActivationTile view() { return {values.data(), scales.data(), offsets.data(), pairs.data(), halves.data(), sums.data()}; }
+    Guarded<float> scales, sums, floats;
+    Tile(ActivationKind kind, int columns, int n) : Tile(kind, size_t(columns) * size_t(n)) { CHECK(columns % (kind == ActivationKind::kPer256 ? 256 : 64) == 0); }
+    ActivationTile view() { return {values.data(), scales.data(), offsets.data(), pairs.data(), halves.data(), sums.data(), floats.data()}; }
+
+private:
+    Tile(ActivationKind kind, size_t size) : Tile(size * (kind == ActivationKind::kPer256), size * (kind == ActivationKind::kPer32), size * (kind == ActivationKind::kFloat)) {}
+    Tile(size_t per_256, size_t per_32, size_t whole)
+        : values((per_256 + per_32) / 4), offsets(per_256 / 16 + per_32 / 32), pairs(per_256 / 64), halves(per_256 / 32), scales(per_256 / 256 + per_32 / 32), sums(per_32 / 32), floats(whole) {}
 };
 
 ActivationTile from_column(const ActivationTile& x, ActivationKind kind, int column, int n) {
     const int scale = kind == ActivationKind::kPer256 ? 256 : 32, offset = kind == ActivationKind::kPer256 ? 16 : 32;
-    return {x.values + column / 4 * n, x.scales + column / scale * n, x.offsets + column / offset * n, x.pairs + column / 64 * n, x.halves + column / 32 * n, x.sums + column / 32 * n};
+    return {x.values + column / 4 * n, x.scales + column / scale * n, x.offsets + column / offset * n, x.pairs + column / 64 * n,
+            x.halves + column / 32 * n, x.sums + column / 32 * n, x.floats + column * n};
+}
+
+// What an activation stands for.
+double value_of(const ActivationTile& x, ActivationKind kind, int column, int row, int n) {
+    if (kind == ActivationKind::kFloat) return double(x.floats[column * n + row]);
+    const auto q = int8_t(uint32_t(x.values[column / 4 * n + row]) >> (column % 4 * 8));
+    return q * double(x.scales[column / (kind == ActivationKind::kPer256 ? 256 : 32) * n + row]);
 }
 
 struct Case {
@@ -44,17 +56,38 @@ void multiply(const Kernels& set, const Case& c, const uint8_t* panels, const Ac
     }
 }
 
+// Rows of floats that are hard on a kernel; only the first three kinds are finite.
+constexpr int kFillings = 5;
+
+void fill(Random& random, Guarded<float>& x, int kind) {
+    for (size_t i = 0; i < x.size(); i++) {
+        x[i] = random.within(-8.0f, 8.0f);
+        if (kind == 1) x[i] *= 1e-38f;
+        if (kind == 2) x[i] = random.below(9) ? 0.0f : x[i] * 4e37f;
+    }
+    if (kind == 3) x[size_t(random.below(int(x.size())))] = NAN;
+    if (kind == 4) x[size_t(random.below(int(x.size())))] = -INFINITY;
+}
+
+// The same bytes, or NaN in both: which NaN is the processor's own business.
+bool same(Guarded<float>& a, Guarded<float>& b) {
+    for (size_t i = 0; i < a.size(); i++)
+        if (std::memcmp(&a[i], &b[i], 4) != 0 && !(std::isnan(a[i]) && std::isnan(b[i]))) return false;
+    return true;
+}
+
+bool same(float a, float b) { return std::memcmp(&a, &b, 4) == 0 || (std::isnan(a) && std::isnan(b)); }
+
 // What the reference must come to: the sum over the unpacked weights in double precision, up to rounding.
 void check_sums(const Case& c, const uint8_t* panels, const ActivationTile& x, const float* y) {
-    const int columns = c.n_panels * c.info.panel_columns, width = c.info.activation == ActivationKind::kPer256 ? 256 : 32;
+    const int columns = c.n_panels * c.info.panel_columns;
     std::vector<float> weights(static_cast<size_t>(columns));
     for (int lane = 0; lane < kGroupRows; lane++) {
         c.info.unpack_row(panels, columns, lane, weights.data());
         for (int t = 0; t < c.n; t++) {
             double sum = 0.0, size = 0.0;
             for (int i = 0; i < columns; i++) {
-                const auto q = int8_t(uint32_t(x.values[i / 4 * c.n + t]) >> (i % 4 * 8));
-                const double product = double(weights[size_t(i)]) * q * double(x.scales[i / width * c.n + t]);
+                const double product = double(weights[size_t(i)]) * value_of(x, c.info.activation, i, t, c.n);
                 sum += product, size += std::fabs(product);
             }
             CHECK(std::fabs(sum - double(y[t * c.stride + lane])) <= 1e-5 * size + 1e-9);
@@ -77,7 +110,7 @@ void check_multiply(const FormatInfo& info, int n_panels, int n) {
     Guarded<float> bias(kGroupRows);
     for (int i = 0; i < kGroupRows; i++) bias[size_t(i)] = random.within(-1.0f, 1.0f);
 
-    for (int variant = 0; variant < 8; variant++) {
+    for (int variant = 0; variant < 8; variant += n_panels > 5 ? 3 : 1) {
         const Case c{info, n_panels, n, variant & 4 && n_panels > 1 ? 1 + random.below(n_panels - 1) : n_panels, (variant & 1) != 0, (variant & 2) != 0,
                      random.below(2) != 0, kGroupRows * (1 + random.below(3))};
         auto poison = [&](Guarded<float>& y) {
@@ -91,7 +124,7 @@ void check_multiply(const FormatInfo& info, int n_panels, int n) {
         for (int t = 0; t < n; t++)
             for (int i = 0; i < kGroupRows; i++) CHECK(std::isfinite(expected[size_t(t * c.stride + i)]));
         if (!variant) check_sums(c, panels.data(), tile.view(), expected.data());
-        for (const Kernels* set : usable_kernels()) {
+        for (const Kernels* set : vector_sets()) {
             poison(got);
             multiply(*set, c, panels.data(), tile.view(), bias.data(), got.data());
             CHECK(got.equals(expected));
@@ -99,67 +132,46 @@ void check_multiply(const FormatInfo& info, int n_panels, int n) {
     }
 }
 
-void check_attend(int n, int n_keys, int head) {
-    Random random(uint64_t(n * 100000 + n_keys * 300 + head));
-    Guarded<uint16_t> keys(size_t(kChunk) * size_t(head)), values(size_t(kChunk) * size_t(head));  // NaN beyond n_keys
-    for (int k = 0; k < n_keys; k++)
-        for (int d = 0; d < head; d++) {
-            keys[size_t(k / 16 * 16 * head + d * 16 + k % 16)] = half_of(random.within(-1.0f, 1.0f));
-            values[size_t(d / 16 * 16 * kChunk + k * 16 + d % 16)] = half_of(random.within(-1.0f, 1.0f));
+// Blocks of any bytes times rows of any floats: infinities, NaN and subnormal numbers come to the same everywhere.
+void check_any_bytes(const FormatInfo& info, int n) {
+    Random random(uint64_t(info.type * 10 + n));
+    const Case c{info, 2, n, 2, false, false, true, kGroupRows};
+    const int columns = c.n_panels * info.panel_columns;
+    Guarded<uint8_t> panels(size_t(c.n_panels * kGroupPanels) * size_t(info.panel_bytes));
+    std::memset(panels.data(), 0, panels.size());
+    std::vector<uint8_t> row(size_t(columns / info.block) * size_t(info.block_bytes));
+    for (int lane = 0; lane < kGroupRows; lane++) {
+        random.fill(row.data(), row.size());
+        info.pack_row(row.data(), columns, lane, panels.data());
+    }
+    Guarded<float> x(static_cast<size_t>(columns)), expected(size_t(n * kGroupRows)), got(expected.size());
+    for (int filling = 0; filling < kFillings; filling++) {
+        Tile tile(info.activation, columns, n);
+        for (int t = 0; t < n; t++) {
+            fill(random, x, filling);
+            kScalarKernels.quantise[int(info.activation)](x.data(), columns, tile.view(), t, n);
         }
-    Guarded<float> queries(size_t((n - 1) * kMaxHead + head));
-    for (int t = 0; t < n; t++)
-        for (int d = 0; d < head; d++) queries[size_t(t * kMaxHead + d)] = random.within(-1.0f, 1.0f);
-    Guarded<float> expected(size_t((n - 1) * kMaxHead + head)), got(expected.size()), scratch(size_t(n * kChunk));
-    Guarded<float> max(size_t(2 * n)), sum(size_t(2 * n));
-    auto run = [&](const Kernels& set, Guarded<float>& out, int at) {
-        out.poison(), scratch.poison();
-        set.attend[n - 1]({keys.data(), values.data(), n_keys, head, queries.data(), scratch.data(), out.data(), max.data() + at, sum.data() + at});
-    };
-    run(kScalarKernels, expected, 0);
-    for (int t = 0; t < n; t++) {
-        CHECK(sum[size_t(t)] >= 1.0f && sum[size_t(t)] <= float(n_keys) * 1.001f);
-        for (int d = 0; d < head; d++) CHECK(std::fabs(expected[size_t(t * kMaxHead + d)]) <= sum[size_t(t)] * 1.001f);
-    }
-    for (const Kernels* set : usable_kernels()) {
-        run(*set, got, n);
-        CHECK(got.equals(expected));
-        CHECK(std::memcmp(max.data(), max.data() + n, size_t(n) * 4) == 0 && std::memcmp(sum.data(), sum.data() + n, size_t(n) * 4) == 0);
+        multiply(kScalarKernels, c, panels.data(), tile.view(), nullptr, expected.data());
+        for (const Kernels* set : vector_sets()) {
+            got.poison();
+            multiply(*set, c, panels.data(), tile.view(), nullptr, got.data());
+            CHECK(same(got, expected));
+        }
     }
 }
-
-// Rows of floats that are hard on a kernel; only the first three kinds are finite.
-void fill(Random& random, Guarded<float>& x, int kind) {
-    for (size_t i = 0; i < x.size(); i++) {
-        x[i] = random.within(-8.0f, 8.0f);
-        if (kind == 1) x[i] *= 1e-38f;
-        if (kind == 2) x[i] = random.below(9) ? 0.0f : x[i] * 4e37f;
-    }
-    if (kind == 3) x[size_t(random.below(int(x.size())))] = NAN;
-    if (kind == 4) x[size_t(random.below(int(x.size())))] = -INFINITY;
-}
-
-// The same bytes, or NaN in both: which NaN is the processor's own business.
-bool same(Guarded<float>& a, Guarded<float>& b) {
-    for (size_t i = 0; i < a.size(); i++)
-        if (std::memcmp(&a[i], &b[i], 4) != 0 && !(std::isnan(a[i]) && std::isnan(b[i]))) return false;
-    return true;
-}
-
-bool same(float a, float b) { return std::memcmp(&a, &b, 4) == 0 || (std::isnan(a) && std::isnan(b)); }
 
 void check_quantise(ActivationKind kind, int columns, int n_rows, int filling) {
     Random random(uint64_t(columns * 10 + n_rows + filling * 7));
     Guarded<float> x(static_cast<size_t>(columns));
     fill(random, x, filling);
-    const int row = random.below(n_rows);
-    Tile expected(kind, columns, n_rows);
+    const int row = random.below(n_rows), padded = (columns + 63) / 64 * 64;
+    Tile expected(kind, padded, n_rows);
     kScalarKernels.quantise[int(kind)](x.data(), columns, expected.view(), row, n_rows);
-    for (const Kernels* set : usable_kernels()) {
-        Tile got(kind, columns, n_rows);
+    for (const Kernels* set : vector_sets()) {
+        Tile got(kind, padded, n_rows);
         set->quantise[int(kind)](x.data(), columns, got.view(), row, n_rows);
         CHECK(got.values.equals(expected.values) && got.offsets.equals(expected.offsets) && got.pairs.equals(expected.pairs) && got.halves.equals(expected.halves));
-        CHECK(same(got.scales, expected.scales) && same(got.sums, expected.sums));
+        CHECK(same(got.scales, expected.scales) && same(got.sums, expected.sums) && same(got.floats, expected.floats));
     }
 }
 
@@ -168,7 +180,7 @@ void check_rows(int n, int filling) {
     const auto size = size_t(n);
     Guarded<float> x(size), other(size), expected(size), got(size);
     fill(random, x, filling), fill(random, other, 0);
-    for (const Kernels* set : usable_kernels()) {
+    for (const Kernels* set : vector_sets()) {
         auto both = [&](auto&& kernel) {
             expected.poison(), got.poison();
             kernel(kScalarKernels, expected.data()), kernel(*set, got.data());
@@ -183,24 +195,49 @@ void check_rows(int n, int filling) {
         CHECK(same(got, expected));
         CHECK(same(set->maximum(x.data(), n), kScalarKernels.maximum(x.data(), n)));
         CHECK(same(set->sum_exp(x.data(), n, 8.0f), kScalarKernels.sum_exp(x.data(), n, 8.0f)));
-        CHECK(std::isnan(set->maximum(x.data(), n)) == (filling == 3));
+    }
+    CHECK(std::isnan(kScalarKernels.maximum(x.data(), n)) == (filling == 3));
+}
+
+// A position of a q8_0 cache: the numbers that quantised activations have, and their scales as halves.
+void check_q80(int head, int filling) {
+    Random random(uint64_t(head + filling));
+    const auto n_blocks = size_t(head / kCacheBlock);
+    Guarded<float> x(static_cast<size_t>(head)), exact(n_blocks);
+    fill(random, x, filling);
+    Guarded<int8_t> expected(x.size()), got(x.size());
+    Guarded<uint16_t> expected_scales(n_blocks), got_scales(n_blocks);
+    kScalarKernels.to_q80(x.data(), head, expected.data(), expected_scales.data());
+    Tile tile(ActivationKind::kPer32, (head + 63) / 64 * 64, 1);
+    kScalarKernels.quantise[int(ActivationKind::kPer32)](x.data(), head, tile.view(), 0, 1);
+    CHECK(std::memcmp(expected.data(), tile.values.data(), x.size()) == 0);
+    for (size_t b = 0; b < n_blocks; b++) {
+        const float scale = tile.scales[b], half = half_to_float(expected_scales[b]);
+        CHECK(std::fabs(half - scale) <= scale * 0x1p-11f + 0x1p-25f || same(half, scale) || scale > 65504.0f);
+    }
+    for (const Kernels* set : vector_sets()) {
+        got.poison(), got_scales.poison();
+        set->to_q80(x.data(), head, got.data(), got_scales.data());
+        CHECK(got.equals(expected) && got_scales.equals(expected_scales));
     }
 }
 
 void check_fold(int head) {
     Random random(static_cast<uint64_t>(head));
     for (float difference : {0.0f, 3.5f, -3.5f, 100.0f, -100.0f}) {
-        Guarded<float> chunk(static_cast<size_t>(head)), start(static_cast<size_t>(head));
+        Guarded<float> chunk(static_cast<size_t>(head)), start(static_cast<size_t>(head)), expected(static_cast<size_t>(head));
         fill(random, chunk, 0), fill(random, start, 0);
-        float first_max = 0.0f, first_sum = 0.0f;
-        Guarded<float> first(static_cast<size_t>(head));
-        for (const Kernels* set : {&kScalarKernels, usable_kernels().front(), usable_kernels()[usable_kernels().size() > 1 ? 1 : 0]}) {
-            Guarded<float> out(static_cast<size_t>(head));
+        auto fold = [&](const Kernels& set, Guarded<float>& out, float& max, float& sum) {
             std::memcpy(out.data(), start.data(), size_t(head) * 4);
-            float max = 1.5f, sum = 2.0f;
-            set->fold(out.data(), &max, &sum, chunk.data(), 1.5f + difference, 3.0f, head);
-            if (set == &kScalarKernels) std::memcpy(first.data(), out.data(), size_t(head) * 4), first_max = max, first_sum = sum;
-            CHECK(out.equals(first) && same(max, first_max) && same(sum, first_sum));
+            max = 1.5f, sum = 2.0f;
+            set.fold(out.data(), &max, &sum, chunk.data(), 1.5f + difference, 3.0f, head);
+        };
+        float expected_max, expected_sum, max, sum;
+        fold(kScalarKernels, expected, expected_max, expected_sum);
+        for (const Kernels* set : vector_sets()) {
+            Guarded<float> out(static_cast<size_t>(head));
+            fold(*set, out, max, sum);
+            CHECK(out.equals(expected) && same(max, expected_max) && same(sum, expected_sum));
         }
     }
 }
@@ -217,7 +254,7 @@ void check_halves() {
     }
     Guarded<uint16_t> expected(x.size()), got(x.size());
     kScalarKernels.to_half(x.data(), int(x.size()), expected.data());
-    for (const Kernels* set : usable_kernels()) {
+    for (const Kernels* set : vector_sets()) {
         set->to_half(x.data(), int(x.size()), got.data());
         CHECK(got.equals(expected));
         got.poison();
@@ -243,17 +280,18 @@ void check_padding() {
 int main() {
     for (const Kernels* set : usable_kernels()) std::printf("%s ", set->name);
     for (int f = 0; f < kFormats; f++)
-        for (int n_panels : {1, 2, 3, 5, 18})
-            for (int n = 1; n <= kMaxTile; n++) check_multiply(format_info(Format(f)), n_panels, n);
-    for (int n = 1; n <= kMaxTile; n++)
-        for (int n_keys : {1, 15, 16, 17, 100, kChunk})
-            for (int head : {16, 80, kMaxHead}) check_attend(n, n_keys, head);
-    for (int filling = 0; filling < 5; filling++) {
+        for (int n = 1; n <= kMaxTile; n++) {
+            for (int n_panels : {1, 2, 3, 5, 18}) check_multiply(format_info(Format(f)), n_panels, n);
+            check_any_bytes(format_info(Format(f)), n);
+        }
+    for (int filling = 0; filling < kFillings; filling++) {
         for (int n_rows : {1, 3, 8}) {
             check_quantise(ActivationKind::kPer256, 512, n_rows, filling);
             check_quantise(ActivationKind::kPer32, 96, n_rows, filling);
+            check_quantise(ActivationKind::kFloat, 80, n_rows, filling);
         }
         for (int n : {16, 32, 48, 256, 1040}) check_rows(n, filling);
+        for (int head : {32, 96, kMaxHead}) check_q80(head, filling);
     }
     for (int head : {16, 80, kMaxHead}) check_fold(head);
     check_halves();

@@ -34,17 +34,21 @@ private:
 struct TinyShape {
     int layers, embedding, feed_forward, heads, kv_heads, head, vocabulary;
     bool biases, norms, tied, neox;  // norms: of queries and keys
+    bool factors = false;            // of rotary frequencies
+    int window = 0;
 };
 
 // Sizes that are no multiples of panels, blocks or row groups, where formats allow it.
-constexpr TinyShape kLlama{2, 256, 256, 4, 2, 64, 45, false, false, true, false};  // K-quants among the formats
+constexpr TinyShape kLlama{2, 256, 256, 4, 2, 64, 45, false, false, true, false, true};  // K-quants among the formats
 constexpr TinyShape kQwen2{1, 96, 160, 3, 1, 32, 77, true, false, false, true};
+constexpr TinyShape kMistral{1, 64, 64, 2, 1, 32, 50, false, false, false, false, false, 100};
 constexpr TinyShape kQwen3{2, 64, 96, 4, 2, 16, 33, false, true, false, true};
 
 class TinyModel {
 public:
     explicit TinyModel(const TinyShape& shape, uint64_t seed = 1) : random_(seed) {
-        hyper = {shape.layers, shape.embedding, shape.feed_forward, shape.heads, shape.kv_heads, shape.head, 2048, shape.vocabulary, 1e-6f, 10000.0f, 1.0f, shape.head, shape.neox};
+        hyper = {shape.layers, shape.embedding, shape.feed_forward, shape.heads, shape.kv_heads, shape.head, 2048, shape.vocabulary, 1e-6f, 10000.0f, 1.0f, shape.head, shape.neox, ""};
+        hyper.window = shape.window;
         const int64_t width = shape.embedding, inner = shape.feed_forward, q = int64_t(shape.heads) * shape.head, kv = int64_t(shape.kv_heads) * shape.head;
         matrix("token_embd.weight", width, shape.vocabulary);
         for (int i = 0; i < shape.layers; i++) {
@@ -63,6 +67,7 @@ public:
         }
         vector("output_norm.weight", width, 1.0f);
         if (!shape.tied) matrix("output.weight", width, shape.vocabulary);
+        if (shape.factors) vector(hyper.rope_factors = "rope_freqs.weight", shape.head / 2, 1.5f);
     }
 
     HyperParameters hyper;

@@ -100,25 +100,38 @@ def mutate(draw: random.Random, corpus: list[bytes]) -> bytes:
 
 
 def core_seeds(folder: Path) -> list[bytes]:
-    from tests.native.tiny_models import Shape, write_model
+    import numpy as np
 
+    from tests.native.tiny_models import FLOATS, QUANTISED, Shape, write_model
+
+    sizes: dict[str, Any] = {"embedding": 32, "feed_forward": 32, "vocab": 12, "layers": 1, "types": QUANTISED[:5] + FLOATS}
+    factors = np.ones(16, dtype=np.float32)
+    longrope = {"rope_factors_long.weight": factors, "rope_factors_short.weight": factors}
+    scaled = {"rope.scaling.type": "longrope"}
+    yarn = {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 512}
+    shapes = [Shape(architecture=architecture, heads=2, kv_heads=1, **sizes) for architecture in ARCHITECTURES]
+    shapes += [  # heads of 32 values fit a q8_0 cache
+        Shape(architecture="llama", heads=1, kv_heads=1, biases=False, tensors={"rope_freqs.weight": factors}, **sizes),
+        Shape(architecture="llama", heads=1, kv_heads=1, biases=False, metadata=scaled, tensors=longrope, **sizes),
+        Shape(architecture="qwen3", heads=1, kv_heads=1, metadata=yarn, **sizes),
+    ]
     seeds = []
-    for architecture in ARCHITECTURES:
-        sizes = {"embedding": 32, "feed_forward": 32, "heads": 2, "kv_heads": 1, "vocab": 12, "layers": 1}
-        formats = Shape().types[:5]  # blocks of 32 columns
-        write_model(folder / "seed.gguf", Shape(architecture=architecture, types=formats, **sizes))
+    for shape in shapes:
+        write_model(folder / "seed.gguf", shape)
         seeds.append((folder / "seed.gguf").read_bytes())
     return seeds
 
 
 def through_the_core(path: Path) -> None:
     from outrider.model import Segment
-    from outrider.native import NativeOptions, load
+    from outrider.native import CACHE_TYPES, NativeOptions, load
 
     read_everything(path)
-    model = load(path, NativeOptions(n_context=8, n_sequences=1, threads=1, cap_context=False))
-    model.evaluate([Segment(model.open(), (0, 1))]).argmax([1])
-    model.close()
+    for cache in CACHE_TYPES:
+        options = NativeOptions(n_context=8, n_sequences=1, threads=1, cap_context=False, cache_type_k=cache, cache_type_v=cache)
+        model = load(path, options)
+        model.evaluate([Segment(model.open(), (0, 1))]).argmax([1])
+        model.close()
 
 
 def complaint(work: Callable[[], None]) -> str | None:

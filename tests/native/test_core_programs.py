@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PROGRAMS = ("test_kernels", "test_formats", "test_pool", "test_passes")
+PROGRAMS = ("test_kernels", "test_attention", "test_formats", "test_pool", "test_passes")
 FUZZERS = ("fuzz_weights", "fuzz_passes")  # here on a few hundred random inputs
 SANITIZED = ("-DOUTRIDER_SANITIZE=address,undefined", "-DOUTRIDER_QUICK=ON")
 CROSS = (f"-DCMAKE_TOOLCHAIN_FILE={ROOT / 'native' / 'tests' / 'aarch64.cmake'}",)

@@ -14,7 +14,7 @@ import pytest
 BUILDS = Path(__file__).parents[2] / "build"
 X86 = platform.machine() in ("x86_64", "AMD64")
 KERNELS = ["scalar", "avx2", "avx_vnni", "avx512"] if X86 else ["scalar"]
-N_FORMATS = 8
+N_FORMATS = 11
 AVX = re.compile(r"\tv[a-z0-9]+ ")
 AVX512 = re.compile(r"%zmm|%k[0-7]\b|%[xy]mm(1[6-9]|2\d|3[01])\b")
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from outrider.gguf import HyperParameters
+from outrider.gguf import HyperParameters, Split
 from outrider.model import Segment
 from outrider.native import NativeModel, _core, loading
 from tests.native.conftest import Loader
@@ -30,8 +30,8 @@ def windowed(monkeypatch: pytest.MonkeyPatch, loaded: Loader) -> Windowed:
     plain = loading._core_parameters
 
     def load(path: Path, window: int, **options: object) -> NativeModel:
-        def parameters(given: HyperParameters) -> _core.HyperParameters:
-            hyper = plain(given)
+        def parameters(split: Split, given: HyperParameters, n_context: int) -> _core.HyperParameters:
+            hyper = plain(split, given, n_context)
             hyper.window = window
             return hyper
 
