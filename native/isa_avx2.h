@@ -43,7 +43,8 @@ struct Isa {
     static Partial dot(Partial sum, Bytes weights, Bytes x) { return _mm256_dpbusd_avx_epi32(sum, weights, x); }
     static Ints dot_signed(Ints sum, Bytes weights, Bytes x) { return _mm256_dpbusd_avx_epi32(sum, weights, x); }
     static Scale scale_unsigned(const uint8_t* p) { return widen_unsigned(p); }
-    static Scale scale_signed(const int8_t* p) { return _mm256_and_si256(widen_signed(p), _mm256_set1_epi32(0xffff)); }
+    template <bool Short>
+    static Scale scale_signed(const int8_t* p) { return Short ? _mm256_and_si256(widen_signed(p), _mm256_set1_epi32(0xffff)) : widen_signed(p); }
     template <int Bound>
     static Ints add_scaled(Ints sum, Partial dot, Scale scale) { return Bound < 32768 ? _mm256_dpwssd_avx_epi32(sum, dot, scale) : add(sum, multiply(dot, scale)); }
     static Ints dot_pairs(Ints sum, Ints pairs, Ints x) { return _mm256_dpwssd_avx_epi32(sum, pairs, x); }
@@ -65,6 +66,7 @@ struct Isa {
         return _mm256_add_epi32(sum, _mm256_madd_epi16(products, _mm256_set1_epi16(1)));
     }
     static Scale scale_unsigned(const uint8_t* p) { return pair(widen_unsigned(p), widen_unsigned(p)); }
+    template <bool Short>
     static Scale scale_signed(const int8_t* p) { return pair(widen_signed(p), widen_signed(p)); }
     template <int Bound>
     static Ints add_scaled(Ints sum, Partial dot, Scale scale) { return _mm256_add_epi32(sum, _mm256_madd_epi16(dot, scale)); }

@@ -46,7 +46,9 @@ struct Isa {
     // The same for weights stored as s8 + 128.
     static Ints dot_signed(Ints sum, Bytes weights, Bytes x) { return _mm512_dpbusd_epi32(sum, weights, x); }
     static Scale scale_unsigned(const uint8_t* p) { return widen_unsigned(p); }
-    static Scale scale_signed(const int8_t* p) { return _mm512_and_si512(widen_signed(p), _mm512_set1_epi32(0xffff)); }
+    // Where dots fit 16 bits the upper half of a scale is zero, and add_scaled one instruction: it multiplies both halves.
+    template <bool Short>
+    static Scale scale_signed(const int8_t* p) { return Short ? _mm512_and_si512(widen_signed(p), _mm512_set1_epi32(0xffff)) : widen_signed(p); }
     template <int Bound>
     static Ints add_scaled(Ints sum, Partial dot, Scale scale) { return Bound < 32768 ? _mm512_dpwssd_epi32(sum, dot, scale) : add(sum, multiply(dot, scale)); }
     // Two integers per lane as int16: dot_pairs adds both products.

@@ -43,6 +43,7 @@ struct Isa {
     static Partial dot(Partial sum, Bytes weights, Bytes x) { return vdotq_s32(sum, vreinterpretq_s8_u8(weights), vreinterpretq_s8_u8(x)); }
     static Ints dot_signed(Ints sum, Bytes weights, Bytes x) { return dot(sum, veorq_u8(weights, vdupq_n_u8(128)), x); }
     static Scale scale_unsigned(const uint8_t* p) { return widen_unsigned(p); }
+    template <bool Short>
     static Scale scale_signed(const int8_t* p) { return widen_signed(p); }
     template <int Bound>
     static Ints add_scaled(Ints sum, Partial dot, Scale scale) { return vmlaq_s32(sum, dot, scale); }

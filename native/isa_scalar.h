@@ -44,6 +44,7 @@ struct Isa {
     }
     static Ints dot_signed(Ints sum, const Bytes& weights, const Bytes& x) { return dot(sum, weights, x); }
     static Scale scale_unsigned(const uint8_t* p) { return widen_unsigned(p); }
+    template <bool Short>
     static Scale scale_signed(const int8_t* p) { return widen_signed(p); }
     template <int Bound>
     static Ints add_scaled(const Ints& sum, const Partial& dot, const Scale& scale) { return add(multiply(dot, scale), sum); }

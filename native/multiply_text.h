@@ -239,6 +239,7 @@ struct Q6K {
         if constexpr (!Isa::kExact) subtract_offsets<N, S>(b, x, sum);
         OUTRIDER_UNROLL(1) for (int j = 0; j < 16; j++) {
             if (prefetch) prefetch_ahead<N, 16>(b, j);
+            constexpr int kParts = parts<N>(4, 63), kBound = kParts == 2 ? 8 * 32 * 127 : 16 * 32 * 127;
             Bytes q[4][G];
             Isa::Scale scale[G];
             OUTRIDER_GROUP {
@@ -247,9 +248,8 @@ struct Q6K {
                     six_bits(b.panel(g), j, b.lane(g), each);
                     for (int i = 0; i < 4; i++) q[i][g] = each[i];
                 }
-                scale[g] = Isa::scale_signed(b.panel(g).scale[j] + b.lane(g));
+                scale[g] = Isa::template scale_signed<kParts == 2>(b.panel(g).scale[j] + b.lane(g));
             }
-            constexpr int kParts = parts<N>(4, 63), kBound = kParts == 2 ? 8 * 32 * 127 : 16 * 32 * 127;
             OUTRIDER_UNROLL(2) for (int part = 0; part < kParts; part++) {
                 // Starting at -32 x sum takes the offset of the stored values out for nothing.
                 Partial dot[G][S];
