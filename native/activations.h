@@ -26,7 +26,7 @@ public:
         const size_t n = size_t(rows) * size_t(columns_);
         values_.ensure(n / 4);
         scales_.ensure(n / 32);
-        offsets_.ensure(n / 16);
+        offsets_.ensure(n / 8);
         pairs_.ensure(n / 64);
         halves_.ensure(n / 32);
         sums_.ensure(n / 32);
@@ -37,7 +37,7 @@ public:
     // The tile that starts at row `first` and has `n` rows, from column `column` on (a multiple of 64, of 256 if kPer256).
     ActivationTile tile(ActivationKind kind, int first, int n, int column = 0) const {
         auto at = [&](int width) { return size_t(first) * size_t(columns_ / width) + size_t(column / width) * size_t(n); };
-        const int scale_width = kind == ActivationKind::kPer256 ? 256 : 32, offset_width = kind == ActivationKind::kPer256 ? 16 : 32;
+        const int scale_width = kind == ActivationKind::kPer256 ? 256 : 32, offset_width = kind == ActivationKind::kPer256 ? 8 : 32;
         return {values_.data() + at(4), scales_.data() + at(scale_width), offsets_.data() + at(offset_width), pairs_.data() + at(64), halves_.data() + at(32),
                 sums_.data() + at(32),  floats_.data() + at(1)};
     }

@@ -108,6 +108,7 @@ private:
     Activations activations_[kActivationKinds], inner_activations_[kActivationKinds], head_activations_[kActivationKinds];
     struct Scratch {
         Buffer<float> scores, row, out, max, sum, carry;
+        Buffer<uint8_t> bytes;  // panels unpacked for several tiles
         Buffer<uint8_t> packed, keys, values;
     };
     std::vector<Scratch> scratch_;

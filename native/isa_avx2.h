@@ -13,6 +13,7 @@ struct Isa {
     using Floats = __m256;
 
     static Bytes load_bytes(const uint8_t* p) { return _mm256_load_si256(reinterpret_cast<const __m256i*>(p)); }
+    static void store_bytes(uint8_t* p, Bytes v) { _mm256_store_si256(reinterpret_cast<__m256i*>(p), v); }
     static Bytes low_nibbles(Bytes v) { return _mm256_and_si256(v, _mm256_set1_epi8(15)); }
     static Bytes high_nibbles(Bytes v) { return _mm256_and_si256(_mm256_srli_epi16(v, 4), _mm256_set1_epi8(15)); }
     template <int Shift, int Mask>
@@ -33,6 +34,7 @@ struct Isa {
     using Scale = __m256i;
 #ifdef OUTRIDER_AVX_VNNI
     static constexpr int kSigned = 128;
+    static constexpr bool kShortScales = true;
     static constexpr bool kExact = true;
     template <int Max>
     static constexpr int kDots = 64;
@@ -41,13 +43,16 @@ struct Isa {
     static Partial dot(Partial sum, Bytes weights, Bytes x) { return _mm256_dpbusd_avx_epi32(sum, weights, x); }
     static Ints dot_signed(Ints sum, Bytes weights, Bytes x) { return _mm256_dpbusd_avx_epi32(sum, weights, x); }
     static Scale scale_unsigned(const uint8_t* p) { return widen_unsigned(p); }
-    static Scale scale_signed(const int8_t* p) { return widen_signed(p); }
-    static Ints add_scaled(Ints sum, Partial dot, Scale scale) { return add(sum, multiply(dot, scale)); }
+    template <bool Short>
+    static Scale scale_signed(const int8_t* p) { return Short ? _mm256_and_si256(widen_signed(p), _mm256_set1_epi32(0xffff)) : widen_signed(p); }
+    template <int Bound>
+    static Ints add_scaled(Ints sum, Partial dot, Scale scale) { return Bound < 32768 ? _mm256_dpwssd_avx_epi32(sum, dot, scale) : add(sum, multiply(dot, scale)); }
     static Ints dot_pairs(Ints sum, Ints pairs, Ints x) { return _mm256_dpwssd_avx_epi32(sum, pairs, x); }
 #else
     static constexpr int kSigned = 0;
     // A running dot product in 16 bits, two per lane: one vpmaddwd then adds both and multiplies by the scale. It has no room
     // for an offset, and for only so many products; vpmaddubsw itself never saturates, as 2 x 63 x 127 fits.
+    static constexpr bool kShortScales = false;
     static constexpr bool kExact = false;
     template <int Max>
     static constexpr int kDots = 32767 / (2 * 127 * Max);
@@ -61,7 +66,9 @@ struct Isa {
         return _mm256_add_epi32(sum, _mm256_madd_epi16(products, _mm256_set1_epi16(1)));
     }
     static Scale scale_unsigned(const uint8_t* p) { return pair(widen_unsigned(p), widen_unsigned(p)); }
+    template <bool Short>
     static Scale scale_signed(const int8_t* p) { return pair(widen_signed(p), widen_signed(p)); }
+    template <int Bound>
     static Ints add_scaled(Ints sum, Partial dot, Scale scale) { return _mm256_add_epi32(sum, _mm256_madd_epi16(dot, scale)); }
     static Ints dot_pairs(Ints sum, Ints pairs, Ints x) { return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, x)); }
 #endif

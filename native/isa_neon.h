@@ -14,6 +14,7 @@ struct Isa {
     using Floats = float32x4_t;
 
     static Bytes load_bytes(const uint8_t* p) { return vld1q_u8(p); }
+    static void store_bytes(uint8_t* p, Bytes v) { vst1q_u8(p, v); }
     static Bytes low_nibbles(Bytes v) { return vandq_u8(v, vdupq_n_u8(15)); }
     static Bytes high_nibbles(Bytes v) { return vshrq_n_u8(v, 4); }
     template <int Shift, int Mask>
@@ -29,6 +30,7 @@ struct Isa {
     static Bytes spread(int32_t x) { return vreinterpretq_u8_s32(vdupq_n_s32(x)); }
 
     // A running dot product, exact in 32 bits. `begin` may start it at any offset.
+    static constexpr bool kShortScales = false;
     static constexpr bool kExact = true;
     static constexpr int kRowsTogether = 8;  // 8 x (dot product, sum, result) of 32 registers
     static constexpr int together(int) { return 1; }
@@ -41,7 +43,9 @@ struct Isa {
     static Partial dot(Partial sum, Bytes weights, Bytes x) { return vdotq_s32(sum, vreinterpretq_s8_u8(weights), vreinterpretq_s8_u8(x)); }
     static Ints dot_signed(Ints sum, Bytes weights, Bytes x) { return dot(sum, veorq_u8(weights, vdupq_n_u8(128)), x); }
     static Scale scale_unsigned(const uint8_t* p) { return widen_unsigned(p); }
+    template <bool Short>
     static Scale scale_signed(const int8_t* p) { return widen_signed(p); }
+    template <int Bound>
     static Ints add_scaled(Ints sum, Partial dot, Scale scale) { return vmlaq_s32(sum, dot, scale); }
     static Ints pair(Ints low, Ints high) { return vsliq_n_s32(low, high, 16); }
     // Two int16 products a lane: the lower and the upper halves, each widened and multiplied.

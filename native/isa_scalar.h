@@ -8,6 +8,7 @@ namespace {
 struct Isa {
     static constexpr int kLanes = 16;
     static constexpr int kSigned = 128;
+    static constexpr bool kShortScales = false;
     static constexpr bool kExact = true;
     static constexpr int kRowsTogether = 8;
     static constexpr int together(int) { return 1; }
@@ -20,6 +21,7 @@ struct Isa {
 #define OUTRIDER_LANES for (int i = 0; i < 16; i++)
 #define OUTRIDER_BYTES for (int i = 0; i < 64; i++)
     static Bytes load_bytes(const uint8_t* p) { Bytes v; memcpy(v.at, p, 64); return v; }
+    static void store_bytes(uint8_t* p, const Bytes& v) { memcpy(p, v.at, 64); }
     static Bytes low_nibbles(Bytes v) { OUTRIDER_BYTES v.at[i] &= 15; return v; }
     static Bytes high_nibbles(Bytes v) { OUTRIDER_BYTES v.at[i] >>= 4; return v; }
     template <int Shift, int Mask>
@@ -42,7 +44,9 @@ struct Isa {
     }
     static Ints dot_signed(Ints sum, const Bytes& weights, const Bytes& x) { return dot(sum, weights, x); }
     static Scale scale_unsigned(const uint8_t* p) { return widen_unsigned(p); }
+    template <bool Short>
     static Scale scale_signed(const int8_t* p) { return widen_signed(p); }
+    template <int Bound>
     static Ints add_scaled(const Ints& sum, const Partial& dot, const Scale& scale) { return add(multiply(dot, scale), sum); }
     static Ints pair(const Ints& low, const Ints& high) { Ints v; OUTRIDER_LANES v.at[i] = int32_t((uint32_t(low.at[i]) & 0xffff) | uint32_t(high.at[i]) << 16); return v; }
     static Ints dot_pairs(Ints sum, const Ints& pairs, const Ints& x) {

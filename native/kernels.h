@@ -12,7 +12,7 @@ namespace outrider {
 struct ActivationTile {
     int32_t* values;   // [columns / 4][n]: 4 consecutive int8 each, never -128
     float* scales;     // [columns / 256 or / 32][n]
-    int32_t* offsets;  // kPer256: -32 x sum of each 16 columns; kPer32: -16 x sum of each 32 columns
+    int32_t* offsets;  // kPer256: -32 x sum of each 8 columns; kPer32: -16 x sum of each 32 columns
     int32_t* pairs;    // kPer256: [columns / 64][n]: two int16, the sums of two neighbouring 32-column sub-blocks
     int32_t* halves;   // kPer256: [columns / 32][n]: two int16, minus the sums of two neighbouring halves of a sub-block
     float* sums;       // kPer32: [columns / 32][n]: scale x sum of each 32 columns
@@ -23,6 +23,7 @@ struct ActivationTile {
 struct MultiplyJob {
     const void* panels;  // the row group's panels, in column order, the two halves of the rows side by side
     int n_panels;        // of each half
+    const uint8_t* bytes;  // what `unpack` made of them, for tiles of 4 rows and more, or null
     ActivationTile x;    // from the first panel's columns on
     float* carry;        // [n][kGroupRows]: running results, also between calls for successive panels
     bool first, last;    // whether the job starts at zero, and whether it ends in y
@@ -63,6 +64,8 @@ struct AttendJob {
 struct Kernels {
     const char* name;
     void (*multiply[kFormats][kMaxTile])(const MultiplyJob&);
+    // The values of a row group's panels, a byte each: [panel][half][columns / 4][64]. Null where that gains nothing.
+    void (*unpack[kFormats])(const void* panels, int n_panels, uint8_t* out);
     // Attention, in this order: scores from keys, weights from scores, outputs from values.
     void (*score[kCacheTypes][kMaxTile])(const AttendJob&);
     void (*weigh)(const AttendJob&, int n);

@@ -34,8 +34,8 @@ OUTRIDER_INLINE void sum_quarters(const Blocks<typename Source::Panel, G>& b, in
 template <class Source>
 struct FloatMatrix {
     using Panel = typename Source::Panel;
-    static constexpr bool kSums = true;
-    template <int N, int S, int G>
+    static constexpr bool kSums = true, kUnpacks = false;
+    template <int N, bool Wide, int S, int G>
     static OUTRIDER_INLINE void accumulate(const Blocks<Panel, G>& b, const ActivationTile& x, bool prefetch, Floats (&out)[G][S]) {
         constexpr int kCount = quarters_at_a_time(S * G);
         Floats sum[4][G][S];

@@ -70,7 +70,7 @@ double int8_gmac_per_s(int threads, const Kernels& kernels) {
             uint8_t* data = memory[size_t(t)].data();
             auto* floats = reinterpret_cast<float*>(data + kPanels * kGroupPanels * sizeof(PanelQ80));
             const ActivationTile x = activations[size_t(t)].tile(ActivationKind::kPer32, 0, kMaxTile);
-            MultiplyJob job{data, kPanels, x, floats, true, true, false, floats + kMaxTile * kGroupRows, kGroupRows, nullptr, false};
+            MultiplyJob job{data, kPanels, nullptr, x, floats, true, true, false, floats + kMaxTile * kGroupRows, kGroupRows, nullptr, false};
             for (int i = 0; i < kRounds; i++) kernels.multiply[kQ80][kMaxTile - 1](job);
         });
         best = std::min(best, now() - start);

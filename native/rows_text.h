@@ -96,8 +96,10 @@ void quantise_per_256(const float* x, int n, const ActivationTile& tile, int row
         for (int c = 0; c < 64; c++) values[c * n_rows] = four_bytes(q + c * 4);
         int32_t sums[16];
         for (int j = 0; j < 16; j++) {
-            sums[j] = sum_bytes(q + j * 16, 16);
-            tile.offsets[(p * 16 + j) * n_rows + row] = -32 * sums[j];
+            const int32_t first = sum_bytes(q + j * 16, 8), second = sum_bytes(q + j * 16 + 8, 8);
+            sums[j] = first + second;
+            tile.offsets[(p * 32 + 2 * j) * n_rows + row] = -32 * first;
+            tile.offsets[(p * 32 + 2 * j + 1) * n_rows + row] = -32 * second;
         }
         for (int j = 0; j < 4; j++) {
             uint32_t low = uint16_t(sums[4 * j] + sums[4 * j + 1]), high = uint16_t(sums[4 * j + 2] + sums[4 * j + 3]);
@@ -200,7 +202,7 @@ void fold(float* out, float* max, float* sum, const float* chunk_out, float chun
 
 #define OUTRIDER_KERNELS(name)                                                                                                       \
     {                                                                                                                                \
-        name, OUTRIDER_MULTIPLY_TABLE, {OUTRIDER_ATTEND(score_f16), OUTRIDER_ATTEND(score_q80)}, weigh,                                \
+        name, OUTRIDER_MULTIPLY_TABLE, OUTRIDER_UNPACK_TABLE, {OUTRIDER_ATTEND(score_f16), OUTRIDER_ATTEND(score_q80)}, weigh,                                \
             {OUTRIDER_ATTEND(mix_f16), OUTRIDER_ATTEND(mix_q80)}, fold, normalise,                                                     \
             {quantise_per_256, quantise_per_32, spread_floats}, gate_rows, scale_row, to_half, maximum, sum_exp, to_q80                \
     }
