@@ -58,6 +58,16 @@ std::vector<const Kernels*> usable_kernels() {
     return sets;
 }
 
+Prefetch prefetch_for_memory() {
+#if defined(__x86_64__)
+    unsigned a, b, c, d;
+    const bool amd = __get_cpuid(0, &a, &b, &c, &d) && b == signature_AMD_ebx && c == signature_AMD_ecx && d == signature_AMD_edx;
+    return amd ? kNearPrefetch : kFarPrefetch;
+#else
+    return kNearPrefetch;
+#endif
+}
+
 const Kernels& choose_kernels(const std::string& name) {
     const auto sets = usable_kernels();
     if (name.empty()) return *sets.front();

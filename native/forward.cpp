@@ -201,7 +201,7 @@ void Forward::multiply_panels(const Target& target, int group, int panel, int n_
                               carry + size_t(first) * kGroupRows,
                               panel == 0,
                               panel + n_panels == m.n_panels,
-                              tile == 0,
+                              tile ? kNoPrefetch : prefetch_,
                               target.y + size_t(first) * size_t(target.stride) + group * kGroupRows,
                               target.stride,
                               target.bias && !target.bias->empty() ? target.bias->data() + group * kGroupRows : nullptr,

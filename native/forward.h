@@ -5,6 +5,7 @@
 
 #include "activations.h"
 #include "cache.h"
+#include "dispatch.h"
 #include "kernels.h"
 #include "pool.h"
 #include "rope.h"
@@ -102,6 +103,7 @@ private:
     std::vector<Part> parts_;
     std::vector<Row> rows_;
     Tiling tiling_{1};
+    const Prefetch prefetch_ = prefetch_for_memory();
     const Rope rope_;
     Buffer<float> directions_, hidden_, normed_, q_, k_, v_, queries_, mixed_, gate_, up_;
     Buffer<float> state_out_, state_max_, state_sum_, chunk_out_, chunk_max_, chunk_sum_;

@@ -19,6 +19,10 @@ struct ActivationTile {
     float* floats;     // kFloat: [columns][n], in place of all the others; zero from the last column to the end of its panel
 };
 
+// Whether panels come from a cache, or from memory and by which way: far ahead into the second level, or less far into the first,
+// which kernels for one or two rows can do.
+enum Prefetch : uint8_t { kNoPrefetch, kFarPrefetch, kNearPrefetch };
+
 // A row group of a weight matrix times one tile, or a range of their columns.
 struct MultiplyJob {
     const void* panels;  // the row group's panels, in column order, the two halves of the rows side by side
@@ -27,7 +31,7 @@ struct MultiplyJob {
     ActivationTile x;    // from the first panel's columns on
     float* carry;        // [n][kGroupRows]: running results, also between calls for successive panels
     bool first, last;    // whether the job starts at zero, and whether it ends in y
-    bool prefetch;       // the panels come from memory, not from a cache
+    Prefetch prefetch;
     float* y;           // y[row in tile * stride + lane]
     ptrdiff_t stride;   // floats
     const float* bias;  // kGroupRows floats added to every row, or null

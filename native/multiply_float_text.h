@@ -15,13 +15,13 @@ constexpr int quarters_at_a_time(int sums) { return sums <= 2 ? 4 : sums <= 4 ? 
 
 // `Count` quarters from column `first` on.
 template <class Source, int N, int S, int Count, int G>
-OUTRIDER_INLINE void sum_quarters(const Blocks<typename Source::Panel, G>& b, int first, const float* x, bool prefetch, Floats (*sum)[G][S]) {
+OUTRIDER_INLINE void sum_quarters(const Blocks<typename Source::Panel, G>& b, int first, const float* x, Prefetch prefetch, Floats (*sum)[G][S]) {
     constexpr int kLineColumns = kPanelColumns * 64 / int(sizeof(typename Source::Panel));  // of one panel in a cache line
     OUTRIDER_UNROLL(4) for (int q = 0; q < Count; q++) OUTRIDER_ROWS OUTRIDER_GROUP sum[q][g][t] = Isa::zero_float();
     OUTRIDER_UNROLL(2) for (int c = 0; c < kQuarter; c++)
         OUTRIDER_UNROLL(4) for (int q = 0; q < Count; q++) {
             const int column = first + q * kQuarter + c;
-            if (prefetch && column % kLineColumns == 0) prefetch_ahead<N, kPanelColumns / kLineColumns>(b, column / kLineColumns);
+            if (prefetch && column % kLineColumns == 0) prefetch_ahead<N, kPanelColumns / kLineColumns>(b, column / kLineColumns, prefetch);
             Floats weights[G];
             OUTRIDER_GROUP weights[g] = Source::load(b.panel(g).values[column] + b.lane(g));
             OUTRIDER_ROWS {
@@ -36,7 +36,7 @@ struct FloatMatrix {
     using Panel = typename Source::Panel;
     static constexpr bool kSums = true, kUnpacks = false;
     template <int N, bool Wide, int S, int G>
-    static OUTRIDER_INLINE void accumulate(const Blocks<Panel, G>& b, const ActivationTile& x, bool prefetch, Floats (&out)[G][S]) {
+    static OUTRIDER_INLINE void accumulate(const Blocks<Panel, G>& b, const ActivationTile& x, Prefetch prefetch, Floats (&out)[G][S]) {
         constexpr int kCount = quarters_at_a_time(S * G);
         Floats sum[4][G][S];
         OUTRIDER_UNROLL(4) for (int q = 0; q < 4; q += kCount) sum_quarters<Source, N, S, kCount>(b, q * kQuarter, x.floats, prefetch, sum + q);

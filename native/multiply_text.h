@@ -27,9 +27,9 @@ using Partial = Isa::Partial;
 
 constexpr int kVectors = kGroupRows / Isa::kLanes;  // of weight rows in a group
 
-// One or two rows wait for memory: their weights go to the first-level cache, some panels ahead. More rows wait for arithmetic,
-// and there the activations need that cache for themselves: weights stop at the second level, further ahead.
-// Measured on Zen 4, Q6_K, one thread: 5 rows 118 -> 145 GMAC/s, 8 rows 150 -> 166; but 1 row 27 -> 22 GB/s, hence both.
+// From 3 rows on arithmetic decides, and the activations need the first-level cache for themselves: weights stop at the second level.
+// Measured on Zen 4, Q6_K, one thread: 5 rows 118 -> 145 GMAC/s, 8 rows 150 -> 166. One or two rows wait for memory, and which way
+// is faster depends on the CPU (see dispatch.h).
 constexpr int kNearRows = 2, kNearBytes = 9216, kFarBytes = 24576;
 
 // Stripes of a panel that is unpacked to a byte a value.
@@ -50,10 +50,14 @@ struct Blocks {
 
 // Part `part` of `Parts` of the lines that a later call like this one will read.
 template <int N, int Parts, class Panel, int G>
-OUTRIDER_INLINE void prefetch_ahead(const Blocks<Panel, G>& b, int part) {
+OUTRIDER_INLINE void prefetch_ahead(const Blocks<Panel, G>& b, int part, Prefetch prefetch) {
     constexpr int kVectorBytes = int(sizeof(Panel)) * Isa::kLanes / kPanelRows, kLines = (G * kVectorBytes / 64 + Parts - 1) / Parts;
-    const char* ahead = reinterpret_cast<const char*>(b.pair) + b.v * kVectorBytes + (N <= kNearRows ? kNearBytes : kFarBytes) + part * kLines * 64;
-    OUTRIDER_UNROLL(32) for (int i = 0; i < kLines; i++) N <= kNearRows ? Isa::prefetch(ahead + i * 64) : Isa::prefetch_second_level(ahead + i * 64);
+    const char* lines = reinterpret_cast<const char*>(b.pair) + b.v * kVectorBytes + part * kLines * 64;
+    if (N <= kNearRows && prefetch == kNearPrefetch) {
+        OUTRIDER_UNROLL(32) for (int i = 0; i < kLines; i++) Isa::prefetch(lines + kNearBytes + i * 64);
+    } else {
+        OUTRIDER_UNROLL(32) for (int i = 0; i < kLines; i++) Isa::prefetch_second_level(lines + kFarBytes + i * 64);
+    }
 }
 
 template <int N, int S, int G>
@@ -174,11 +178,11 @@ struct Q4K {
     using Panel = PanelQ4K;
     static constexpr bool kSums = true, kUnpacks = true;
     template <int N, bool Wide, int S, int G>
-    static OUTRIDER_INLINE void accumulate(const Blocks<Panel, G>& b, const ActivationTile& x, bool prefetch, Floats (&out)[G][S]) {
+    static OUTRIDER_INLINE void accumulate(const Blocks<Panel, G>& b, const ActivationTile& x, Prefetch prefetch, Floats (&out)[G][S]) {
         Ints sum[G][S];
         OUTRIDER_ROWS OUTRIDER_GROUP sum[g][t] = Isa::zero();
         OUTRIDER_UNROLL(1) for (int j = 0; j < 8; j++) {
-            if (prefetch) prefetch_ahead<N, 8>(b, j);
+            if (prefetch) prefetch_ahead<N, 8>(b, j, prefetch);
             constexpr int kParts = parts<N>(8, 15);
             Partial dot[G][S];
             clear(dot);
@@ -203,11 +207,11 @@ struct Q5K {
     using Panel = PanelQ5K;
     static constexpr bool kSums = true, kUnpacks = true;
     template <int N, bool Wide, int S, int G>
-    static OUTRIDER_INLINE void accumulate(const Blocks<Panel, G>& b, const ActivationTile& x, bool prefetch, Floats (&out)[G][S]) {
+    static OUTRIDER_INLINE void accumulate(const Blocks<Panel, G>& b, const ActivationTile& x, Prefetch prefetch, Floats (&out)[G][S]) {
         Ints sum[G][S];
         OUTRIDER_ROWS OUTRIDER_GROUP sum[g][t] = Isa::zero();
         OUTRIDER_UNROLL(1) for (int j = 0; j < 8; j++) {
-            if (prefetch) prefetch_ahead<N, 8>(b, j);
+            if (prefetch) prefetch_ahead<N, 8>(b, j, prefetch);
             Partial dot[G][S];
             clear(dot);
             const uint8_t* stripes[G];
@@ -233,12 +237,12 @@ struct Q6K {
     using Panel = PanelQ6K;
     static constexpr bool kSums = true, kUnpacks = true;
     template <int N, bool Wide, int S, int G>
-    static OUTRIDER_INLINE void accumulate(const Blocks<Panel, G>& b, const ActivationTile& x, bool prefetch, Floats (&out)[G][S]) {
+    static OUTRIDER_INLINE void accumulate(const Blocks<Panel, G>& b, const ActivationTile& x, Prefetch prefetch, Floats (&out)[G][S]) {
         Ints sum[G][S];
         OUTRIDER_ROWS OUTRIDER_GROUP sum[g][t] = Isa::zero();
         if constexpr (!Isa::kExact) subtract_offsets<N, S>(b, x, sum);
         OUTRIDER_UNROLL(1) for (int j = 0; j < 16; j++) {
-            if (prefetch) prefetch_ahead<N, 16>(b, j);
+            if (prefetch) prefetch_ahead<N, 16>(b, j, prefetch);
             constexpr int kParts = parts<N>(4, 63), kBound = kParts == 2 ? 8 * 32 * 127 : 16 * 32 * 127;
             Bytes q[4][G];
             Isa::Scale scale[G];
@@ -303,9 +307,9 @@ struct Block32 {
     static constexpr bool kSums = Bits != 8;  // whether 16-bit partial sums and 32-bit ones are alive at a time
     static constexpr bool kUnpacks = Bits != 8;
     template <int N, bool Wide, int S, int G>
-    static OUTRIDER_INLINE void accumulate(const Blocks<Panel, G>& b, const ActivationTile& x, bool prefetch, Floats (&out)[G][S]) {
+    static OUTRIDER_INLINE void accumulate(const Blocks<Panel, G>& b, const ActivationTile& x, Prefetch prefetch, Floats (&out)[G][S]) {
         OUTRIDER_UNROLL(1) for (int j = 0; j < 2; j++) {
-            if (prefetch) prefetch_ahead<N, 2>(b, j);
+            if (prefetch) prefetch_ahead<N, 2>(b, j, prefetch);
             Ints dot[G][S];
             multiply_block<N, Wide, S>(b, j, x, dot);
             OUTRIDER_GROUP {
@@ -405,7 +409,7 @@ OUTRIDER_INLINE void multiply_panels(const MultiplyJob& job, const ActivationTil
     OUTRIDER_ROWS OUTRIDER_GROUP out[g][t] = fresh ? Isa::zero_float() : Isa::load(carry + t * kGroupRows + g * Isa::kLanes);
     for (; p < end; p++) {
         const Blocks<typename F::Panel, G> blocks{panels + kGroupPanels * p, job.bytes + kGroupPanels * p * kStripes<typename F::Panel> * 64, v};
-        F::template accumulate<N, Wide>(blocks, columns_of<F, N>(x, p, First), job.prefetch && !First, out);
+        F::template accumulate<N, Wide>(blocks, columns_of<F, N>(x, p, First), First ? kNoPrefetch : job.prefetch, out);
     }
     if (!done) {
         OUTRIDER_ROWS OUTRIDER_GROUP Isa::store(carry + t * kGroupRows + g * Isa::kLanes, out[g][t]);

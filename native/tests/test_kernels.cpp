@@ -41,7 +41,9 @@ struct Case {
     const FormatInfo& info;
     int n_panels, n;       // panels of the row group, activation rows
     int split;             // panels of the first of two jobs; n_panels for a single one
-    bool bias, accumulate, prefetch, unpacked;
+    bool bias, accumulate;
+    Prefetch prefetch;
+    bool unpacked;
     int stride;
 };
 
@@ -116,7 +118,7 @@ void check_multiply(const FormatInfo& info, int n_panels, int n) {
 
     for (int variant = 0; variant < 8; variant += n_panels > 5 ? 3 : 1) {
         const Case c{info, n_panels, n, variant & 4 && n_panels > 1 ? 1 + random.below(n_panels - 1) : n_panels, (variant & 1) != 0, (variant & 2) != 0,
-                     random.below(2) != 0, random.below(2) != 0, kGroupRows * (1 + random.below(3))};
+                     Prefetch(random.below(3)), random.below(2) != 0, kGroupRows * (1 + random.below(3))};
         auto poison = [&](Guarded<float>& y) {
             y.poison();
             for (int t = 0; c.accumulate && t < n; t++)
@@ -139,7 +141,7 @@ void check_multiply(const FormatInfo& info, int n_panels, int n) {
 // Blocks of any bytes times rows of any floats: infinities, NaN and subnormal numbers come to the same everywhere.
 void check_any_bytes(const FormatInfo& info, int n) {
     Random random(uint64_t(info.type * 10 + n));
-    const Case c{info, 2, n, 2, false, false, true, n % 2 == 0, kGroupRows};
+    const Case c{info, 2, n, 2, false, false, kNearPrefetch, n % 2 == 0, kGroupRows};
     const int columns = c.n_panels * info.panel_columns;
     Guarded<uint8_t> panels(size_t(c.n_panels * kGroupPanels) * size_t(info.panel_bytes));
     std::memset(panels.data(), 0, panels.size());
