@@ -198,7 +198,7 @@ class Pair:
     def _drafter(self) -> Drafter:
         if self.reason or self._loaded.draft is None:
             return NoDrafter()
-        return ModelDrafter(self._loaded.draft, self._loaded.n_shared_vocab, self._loaded.tokenizer.end_tokens, clock=self._clock)
+        return ModelDrafter(self._loaded.draft, self._loaded.n_shared_vocab, self._loaded.tokenizer.end_tokens)
 
     def _warm_up(self) -> float:
         """Touch the weights, and measure T(1) of the target; milliseconds."""

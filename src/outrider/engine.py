@@ -25,7 +25,7 @@ class _Step:
     generations: list[Generation]
     watch: Stopwatch
     contexts: list[StepContext] = field(default_factory=list)
-    budgets: list[DraftBudget] = field(default_factory=list)
+    drafter_ms: dict[str, float] = field(default_factory=dict)
     n_proposed: list[int] = field(default_factory=list)
     drafts: list[Draft] = field(default_factory=list)
     n_pending: list[int] = field(default_factory=list)
@@ -90,14 +90,15 @@ class Engine:
         return generation
 
     def prefill(self, generation: Generation, cancel: Event | None = None) -> None:
-        """Evaluate the prompt, except for a last chunk that the first step takes along; all of it on the drafters.
+        """Evaluate the prompt, except for a last chunk that the first step takes along; all of it on the drafters that should.
 
         The first step therefore emits one token, without a draft, at no extra pass.
         """
         self._shorten_backlog(generation, self.target.capabilities.max_rows, cancel)
-        tokens = generation.tokens
+        context = self._context(generation, 0)
         for drafter, state in zip(self.drafters, generation.draft_states, strict=True):
-            generation.n_draft_prompt_evaluated += drafter.prepare(state, tokens, cancel)
+            if self.policy.prepares(context, drafter.name):
+                generation.n_draft_prompt_evaluated += drafter.prepare(state, generation.tokens, cancel)
 
     def step(self, generations: Seq[Generation], cancel: Event | None = None) -> list[StepRecord]:
         """One round for every generation that still runs; a record for each of them, in order.
@@ -149,17 +150,22 @@ class Engine:
         for generation in step.generations:
             self._shorten_backlog(generation, share, cancel)
         step.contexts = [self._context(generation, share - 1) for generation in step.generations]
-        step.budgets = self.policy.plan(step.contexts)
 
     def _propose(self, step: _Step, cancel: Event | None) -> None:
         candidates: list[list[Draft]] = [[] for _ in step.generations]
-        with step.watch.lap("draft"):
-            for index, drafter in enumerate(self.drafters):
-                asked = [i for i, context in enumerate(step.contexts) if step.budgets[i].max_tokens and drafter.name in context.drafters]
-                drafts = drafter.propose([self._job(step, i, index) for i in asked], cancel) if asked else []
-                for i, draft in zip(asked, drafts, strict=True):
-                    candidates[i].append(draft)
-        step.n_proposed = [sum(map(len, drafts)) for drafts in candidates]
+        step.n_proposed = [0] * len(step.generations)
+        for index, drafter in enumerate(self.drafters):
+            budgets = self.policy.plan(step.contexts, drafter.name, candidates)
+            asked = [i for i, budget in enumerate(budgets) if budget.max_tokens]
+            if not asked:
+                continue
+            began = self._clock()
+            with step.watch.lap("draft"):
+                drafts = drafter.propose([self._job(step.generations[i], budgets[i], index) for i in asked], cancel)
+            step.drafter_ms[drafter.name] = (self._clock() - began) * 1e3
+            for i, draft in zip(asked, drafts, strict=True):
+                candidates[i].append(draft)
+                step.n_proposed[i] += max(0, len(draft) - len(budgets[i].prefix))
         step.drafts = self.policy.select(step.contexts, candidates)
         for draft, context in zip(step.drafts, step.contexts, strict=True):
             if len(draft) > context.max_draft or not (draft.is_chain or self.target.capabilities.tree):
@@ -222,6 +228,7 @@ class Engine:
                 outcome = DraftOutcome(draft, verification, generation.tokens)
                 for drafter, state in zip(self.drafters, generation.draft_states, strict=True):
                     drafter.resolve(state, outcome)
+        n_rows = sum(step.n_pending) + sum(map(len, step.drafts))
         times = step.watch.finish()
         records = [
             StepRecord(
@@ -233,9 +240,12 @@ class Engine:
                 draft_ms=times.get("draft", 0.0),
                 verify_ms=times.get("verify", 0.0),
                 host_ms=times["host"],
+                context=context,
+                n_rows=n_rows,
+                drafter_ms=step.drafter_ms,
             )
-            for draft, n_proposed, verification, n_emitted in zip(
-                step.drafts, step.n_proposed, step.verifications, step.n_emitted, strict=True
+            for draft, n_proposed, verification, n_emitted, context in zip(
+                step.drafts, step.n_proposed, step.verifications, step.n_emitted, step.contexts, strict=True
             )
         ]
         self.policy.observe(records)
@@ -268,7 +278,7 @@ class Engine:
             return self.open(request)
         previous.sequence.truncate(kept)
         for drafter, state in zip(self.drafters, previous.draft_states, strict=True):
-            drafter.rewind(state, shared)
+            drafter.reopen(state, request.prompt, request.reference, shared)
         previous.is_closed = True
         return Generation(request, previous.sequence, previous.draft_states, list(request.prompt))
 
@@ -295,22 +305,30 @@ class Engine:
             room = 0
         while room > 0 and not generation.sequence.reserve(n_pending + room):
             room //= 2
-        available = []
+        available: dict[str, int] = {}
         for drafter, state in zip(self.drafters, generation.draft_states, strict=True):
             reason = drafter.resting(state, n_tokens)
             if reason is None:
-                available.append(drafter.name)
+                available[drafter.name] = drafter.lag(state, n_tokens)
             else:
                 generation.resting[drafter.name] = reason
-        return StepContext(n_tokens, generation.remaining, max(room, 0), tuple(available))
+        return StepContext(
+            n_tokens=n_tokens,
+            remaining=generation.remaining,
+            max_draft=max(room, 0),
+            drafters=tuple(available),
+            lags=tuple(available.values()),
+            n_emitted=len(generation.emitted),
+            mode=generation.request.draft_mode,
+            key=generation.key,
+        )
 
-    def _job(self, step: _Step, index: int, drafter_index: int) -> DraftJob:
-        generation = step.generations[index]
+    def _job(self, generation: Generation, budget: DraftBudget, drafter_index: int) -> DraftJob:
         request = generation.request
         return DraftJob(
             state=generation.draft_states[drafter_index],
             tokens=generation.tokens,
-            budget=step.budgets[index],
+            budget=budget,
             mode=request.draft_mode,
             chain=request.chain,
             noise=request.noise,

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from outrider.drafting.drafter import DraftMode, DraftState
+from outrider.drafting.drafter import DraftState
 from outrider.model import Sequence
+from outrider.policy.policy import GenerationKey
 from outrider.sampling.chain import SamplerChain
-from outrider.types import EmittedToken, StopReason, Tokens
+from outrider.types import DraftMode, EmittedToken, StopReason, Tokens
 from outrider.verify.verifier import Noise, Verifier
 
 
@@ -56,6 +57,7 @@ class Generation:
         resting: drafter name to the reason why it does not propose any more.
         n_prompt_evaluated: prompt tokens that the target had to evaluate (the others were cached).
         n_draft_prompt_evaluated: the same for the drafters' own models.
+        key: stands for this generation where a policy keeps things about it.
     """
 
     request: Request
@@ -68,6 +70,7 @@ class Generation:
     n_prompt_evaluated: int = 0
     n_draft_prompt_evaluated: int = 0
     is_closed: bool = False
+    key: GenerationKey = field(default_factory=GenerationKey)
 
     @property
     def remaining(self) -> int:

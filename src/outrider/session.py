@@ -9,7 +9,6 @@ from threading import Event
 from typing import Any
 
 from outrider.config import GenerationOptions, SamplingOptions
-from outrider.drafting.drafter import DraftMode
 from outrider.engine import Engine
 from outrider.errors import OutriderError
 from outrider.generation import Generation, Request
@@ -20,7 +19,7 @@ from outrider.sampling.chain import SamplerChain
 from outrider.sampling.noise import KeyedNoise
 from outrider.text.stream import TextStream
 from outrider.text.tokenizer import Tokenizer
-from outrider.types import EmittedToken, StopReason, Tokens
+from outrider.types import DraftMode, EmittedToken, StopReason, Tokens
 from outrider.verify import make_verifier
 
 DRAFT_MODES: dict[str, DraftMode] = {"greedy": "argmax", "match": "gumbel", "rejection": "sample"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,9 @@ TokenIds: TypeAlias = NDArray[np.int64]
 
 Tokens: TypeAlias = list[int]
 """Token ids in order."""
+
+DraftMode: TypeAlias = Literal["argmax", "gumbel", "sample"]
+"""How a model drafter picks tokens: argmax (greedy), with the target's match noise, or sampled with its own noise."""
 
 ROOT: Final = -1
 """The parent of a draft node that follows the committed tail (the pending token) directly."""
@@ -135,6 +138,23 @@ class Draft:
             nodes.append(node)
             node = self.parents[node]
         return nodes[::-1]
+
+    def cut(self, n_nodes: int) -> Draft:
+        """The first `n_nodes` nodes. Nodes come after their parents, so what is left is a draft again."""
+        if n_nodes >= len(self):
+            return self
+        return Draft(self.tokens[:n_nodes], self.parents[:n_nodes], self.sources[:n_nodes], self.probs[:n_nodes], self.acceptance[:n_nodes])
+
+    def followed_by(self, other: Draft) -> Draft:
+        """This draft with another one below its last node."""
+        n_nodes = len(self)
+        return Draft(
+            self.tokens + other.tokens,
+            self.parents + tuple(n_nodes - 1 if parent == ROOT else parent + n_nodes for parent in other.parents),
+            self.sources + other.sources,
+            self.probs + other.probs,
+            self.acceptance + other.acceptance,
+        )
 
     @staticmethod
     def chain(

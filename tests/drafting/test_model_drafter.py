@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
 
 from outrider.config import SamplingOptions
-from outrider.drafting.drafter import DraftJob, DraftMode
+from outrider.drafting.drafter import DraftJob, DraftOutcome
 from outrider.drafting.model import ModelDrafter, ModelDraftState
 from outrider.errors import EngineError
 from outrider.policy.policy import DraftBudget
 from outrider.sampling.chain import SamplerChain
 from outrider.sampling.noise import KeyedNoise
 from outrider.testing import TableModel, random_table
+from outrider.types import EMPTY_DRAFT, Draft, DraftMode, TokenKind, Verification
 
 N_VOCAB = 9
 CHAIN = SamplerChain(SamplingOptions(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0))
 
 
-def job(state: ModelDraftState, tokens: list[int], mode: DraftMode = "argmax", **budget: float) -> DraftJob:
+def job(state: ModelDraftState, tokens: list[int], mode: DraftMode = "argmax", **budget: object) -> DraftJob:
     limits = DraftBudget(**({"max_tokens": 4} | budget))  # type: ignore[arg-type]
     return DraftJob(state, tokens, limits, mode, CHAIN, KeyedNoise(5))
 
@@ -112,7 +113,7 @@ def test_it_rests_beyond_its_context(drafter: ModelDrafter) -> None:
     state = drafter.open(tokens, None)
     assert drafter.propose([job(state, tokens)])[0].tokens == ()
     assert drafter.resting(state, 21) == "the draft model's context of 20 tokens is full"
-    drafter.rewind(state, 3)
+    drafter.reopen(state, [1] * 5, None, 3)
     assert drafter.resting(state, 3) is None
 
 
@@ -143,13 +144,80 @@ def test_jobs_share_passes_even_when_their_backlogs_need_several(model: TableMod
     assert model.passes == [[1, 4], [3], [1, 1, 1], [1, 1, 1], [1, 1, 1]]
 
 
-def test_the_price_of_a_draft_is_measured() -> None:
-    ticks = iter(range(100))
-    drafter = ModelDrafter(TableModel(random_table(N_VOCAB), N_VOCAB), N_VOCAB, clock=lambda: next(ticks) / 1000)
-    state = drafter.open([1], None)
-    assert drafter.cost_ms(state, 3) == 0.0
-    drafter.propose([job(state, [1])])
-    assert drafter.cost_ms(state, 3) == pytest.approx(3.0)
+def test_the_lag_is_what_the_next_draft_has_to_read_besides_its_own_tokens(drafter: ModelDrafter) -> None:
+    state = drafter.open([1, 2, 3], None)
+    assert drafter.lag(state, 3) == 3
+    drafter.prepare(state, [1, 2, 3])
+    assert drafter.lag(state, 3) == 1
+    (draft,) = drafter.propose([job(state, [1, 2, 3])])
+    other = (draft.tokens[2] + 1) % N_VOCAB
+    kept = [1, 2, 3, *draft.tokens[:2], other]
+    drafter.resolve(state, DraftOutcome(draft, Verification((0, 1), other, TokenKind.RECOVERED), kept))
+    assert drafter.lag(state, 6) == 1
+
+
+@dataclass
+class Rule:
+    """Pays for so many passes, and admits tokens down to a confidence; notes what it was asked."""
+
+    n_passes: int
+    least: float = 0.0
+    asked: list[float] = field(default_factory=list)
+
+    def pays(self) -> bool:
+        self.n_passes -= 1
+        return self.n_passes >= 0
+
+    def admits(self, confidence: float) -> bool:
+        self.asked.append(confidence)
+        return confidence >= self.least
+
+
+@pytest.mark.parametrize("n_passes", [0, 1, 3, 9])
+def test_the_stop_rule_is_asked_before_each_pass_and_each_token(model: TableModel, drafter: ModelDrafter, n_passes: int) -> None:
+    state = drafter.open([1, 2], None)
+    rule = Rule(n_passes)
+    (draft,) = drafter.propose([job(state, [1, 2], rule=rule)])
+    assert list(draft.tokens) == greedy(model, [1, 2], min(n_passes, 4))
+    assert len(model.passes) == min(n_passes, 4)
+    assert tuple(rule.asked) == draft.acceptance
+
+
+def test_a_token_that_the_rule_does_not_admit_ends_the_draft(drafter: ModelDrafter) -> None:
+    state = drafter.open([1, 2], None)
+    (free,) = drafter.propose([job(state, [1, 2], max_tokens=8)])
+    least = sorted(free.acceptance)[2]
+    (draft,) = drafter.propose([job(state, [1, 2], max_tokens=8, rule=Rule(9, least))])
+    assert draft.tokens == free.tokens[: next(i for i, p in enumerate(free.acceptance) if p < least)]
+
+
+@pytest.mark.parametrize("mode", ["argmax", "gumbel", "sample"])
+def test_a_prefix_is_read_with_the_text_and_continued(mode: DraftMode, model: TableModel, drafter: ModelDrafter) -> None:
+    prefix = Draft.chain([4, 5], "suffix")
+    state, other = drafter.open([1, 2], None), drafter.open([1, 2], None)
+    (draft,) = drafter.propose([job(state, [1, 2], mode, prefix=prefix, max_tokens=4)])
+    assert draft.tokens[:2] == (4, 5)
+    assert draft.sources == ("suffix", "suffix", "model", "model")
+    assert draft.is_chain
+    assert model.passes == [[4], [1]]
+    if mode == "argmax":
+        assert list(draft.tokens[2:]) == greedy(model, [1, 2, 4, 5], 2)
+    if mode == "gumbel":  # the noise belongs to the position, whoever drafted what is before it
+        (alone,) = drafter.propose([job(other, [1, 2, 4, 5], mode, max_tokens=2)])
+        assert draft.tokens[2:] == alone.tokens
+    drafter.resolve(state, DraftOutcome(draft, Verification((0,), 7, TokenKind.RECOVERED), [1, 2, 4, 7]))
+    assert list(drafter.propose([job(state, [1, 2, 4, 7])])[0].tokens[:1])
+    assert model.passes[-4] == [1]
+
+
+def test_a_prefix_without_room_or_that_the_model_cannot_read_is_left_alone(model: TableModel) -> None:
+    drafter = ModelDrafter(model, 8, frozenset({3}))
+    state = drafter.open([1, 2], None)
+    for tokens, max_tokens in (([8], 4), ([3], 4), ([4, 5, 6], 3), ([4] * 19, 30)):
+        (draft,) = drafter.propose([job(state, [1, 2], prefix=Draft.chain(tokens, "suffix"), max_tokens=max_tokens)])
+        assert draft == EMPTY_DRAFT
+    assert drafter.resting(state, 2) is None
+    assert model.passes == []
 
 
 def test_a_draw_that_fails_leaves_no_other_draft_hanging(model: TableModel, drafter: ModelDrafter) -> None:

@@ -309,7 +309,7 @@ def test_a_draft_model_with_a_short_context_rests_and_says_why() -> None:
 def test_times_are_split_between_draft_verify_and_host() -> None:
     ticks = iter(range(1000))
     table = random_table(N_VOCAB)
-    drafter = ModelDrafter(TableModel(table, N_VOCAB), N_VOCAB, clock=lambda: 0.0)
+    drafter = ModelDrafter(TableModel(table, N_VOCAB), N_VOCAB)
     engine = Engine(TableModel(table, N_VOCAB), [drafter], FixedPolicy(2, 0.0, 0), clock=lambda: float(next(ticks)))
     generation = engine.open(request(max_tokens=4))
     for record in engine.generate(generation):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from outrider.config import SamplingOptions
-from outrider.drafting.drafter import Drafter, DraftJob, DraftMode
+from outrider.drafting.drafter import Drafter, DraftJob
 from outrider.drafting.model import ModelDrafter
 from outrider.drafting.none import NoDrafter
 from outrider.engine import Engine
@@ -24,7 +24,7 @@ from outrider.sampling.chain import SamplerChain
 from outrider.sampling.draw import inverse_cdf_token
 from outrider.sampling.noise import KeyedNoise
 from outrider.testing import TableModel, blend, random_table
-from outrider.types import EMPTY_DRAFT, ROOT, Distribution, Draft, EmittedToken, Logits, TokenKind
+from outrider.types import EMPTY_DRAFT, ROOT, Distribution, Draft, DraftMode, EmittedToken, Logits, TokenKind
 from outrider.verify import Noise, Purpose, make_verifier
 from tests.laws.branching import Law, Tokens, completed, distance, law_of, model_of, text_law
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from outrider.errors import ConfigError, EngineError
 from outrider.policy.fixed import FixedPolicy
-from outrider.policy.policy import DraftBudget, StepContext
+from outrider.policy.policy import NO_DRAFT, DraftBudget, StepContext
 from outrider.types import EMPTY_DRAFT, Distribution, Draft
 from tests.property.strategies import FixedSettings, fixed_settings
 
@@ -27,7 +27,7 @@ def policy(settings: FixedSettings) -> FixedPolicy:
 
 
 def plan(fixed: FixedPolicy, context: StepContext) -> DraftBudget:
-    return fixed.plan([context])[0]
+    return fixed.plan([context], "model", [[]])[0]
 
 
 def select(fixed: FixedPolicy, *drafts: Draft) -> Draft:
@@ -73,7 +73,21 @@ def test_budgets_keep_every_limit(settings: FixedSettings, context: StepContext)
 @given(st.lists(CONTEXTS, max_size=4), fixed_settings())
 def test_generations_are_planned_one_by_one(contexts: list[StepContext], settings: FixedSettings) -> None:
     fixed = policy(settings)
-    assert fixed.plan(contexts) == [plan(fixed, context) for context in contexts]
+    assert fixed.plan(contexts, "model", [[] for _ in contexts]) == [plan(fixed, context) for context in contexts]
+
+
+def test_a_drafter_is_asked_only_if_no_earlier_one_proposed_enough() -> None:
+    context = StepContext(10, remaining=100, max_draft=100, drafters=("suffix", "model"))
+    fixed = FixedPolicy(16, draft_min=2)
+    assert fixed.plan([context], "model", [[chain(1, "suffix")]])[0].max_tokens == 16
+    assert fixed.plan([context], "model", [[chain(2, "suffix")]])[0] == NO_DRAFT
+    assert fixed.plan([context], "unknown", [[]])[0] == NO_DRAFT
+    assert select(fixed, chain(1, "suffix"), chain(3)) == chain(3)
+
+
+def test_prompts_are_read_at_once_unless_nothing_is_ever_drafted() -> None:
+    assert FixedPolicy(1).prepares(ROOMY, "model")
+    assert not FixedPolicy(0).prepares(ROOMY, "model")
 
 
 def test_short_drafts_are_dropped() -> None:

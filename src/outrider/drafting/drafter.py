@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from threading import Event
-from typing import Literal, Protocol, TypeAlias
+from typing import Protocol
 
 from outrider.policy.policy import DraftBudget
 from outrider.sampling.chain import SamplerChain
-from outrider.types import Draft, Tokens, Verification
+from outrider.types import Draft, DraftMode, Tokens, Verification
 from outrider.verify.verifier import Noise
-
-DraftMode: TypeAlias = Literal["argmax", "gumbel", "sample"]
-"""How a model drafter picks tokens: argmax (greedy), with the target's match noise, or sampled with its own noise."""
 
 
 class DraftState(Protocol):
@@ -68,6 +65,10 @@ class Drafter(Protocol):
         """Begin a generation. `reference` is a text that the answer is expected to resemble, if there is one."""
         ...
 
+    def reopen(self, state: DraftState, prompt: Tokens, reference: Tokens | None, n_shared: int) -> None:
+        """Begin another generation with the state of the one before, whose text shares its first `n_shared` tokens with `prompt`."""
+        ...
+
     def prepare(self, state: DraftState, tokens: Tokens, cancel: Event | None = None) -> int:
         """Catch up on `tokens` now rather than inside the next `propose`; how many tokens that evaluated.
 
@@ -75,20 +76,19 @@ class Drafter(Protocol):
         """
         ...
 
-    def rewind(self, state: DraftState, length: int) -> None:
-        """The text changed from token `length` on (a chat turn was rewritten): forget what came after."""
-        ...
-
     def resting(self, state: DraftState, n_tokens: int) -> str | None:
         """Why the drafter cannot propose after `n_tokens` tokens (its context is full, say), or None if it can."""
         ...
 
-    def cost_ms(self, state: DraftState, n: int) -> float:
-        """Expected time to draft `n` tokens, including catching up on tokens that it has not seen."""
+    def lag(self, state: DraftState, n_tokens: int) -> int:
+        """How many tokens of a text of `n_tokens` tokens a model behind it has not evaluated; 0 for what has no model."""
         ...
 
     def propose(self, jobs: Seq[DraftJob], cancel: Event | None = None) -> list[Draft]:
-        """One draft per job, perhaps empty; one batched pass per depth over all sequences."""
+        """One draft per job, perhaps empty; one batched pass per depth over all sequences.
+
+        A draft begins with the budget's prefix, unless there is nothing to add to it.
+        """
         ...
 
     def resolve(self, state: DraftState, outcome: DraftOutcome) -> None:

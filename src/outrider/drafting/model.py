@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from threading import Event
-from typing import Final, cast
+from typing import cast
 
 from outrider.drafting.drafter import DraftJob, DraftOutcome, DraftState
 from outrider.errors import CacheFullError
 from outrider.model import Evaluation, LanguageModel, Segment, Sequence
 from outrider.sampling.draw import gumbel_token, inverse_cdf_token
-from outrider.types import Distribution, Draft, Tokens
+from outrider.types import EMPTY_DRAFT, Distribution, Draft, Tokens
 from outrider.verify.verifier import Purpose
-
-_COST_MEMORY: Final = 0.9  # weight of the past in the moving average of a draft step's time
 
 
 @dataclass(slots=True)
@@ -55,7 +51,7 @@ class ModelDraftState:
 
 @dataclass(slots=True)
 class _Chain:
-    """A draft in the making."""
+    """A draft in the making; `tokens` are those that the model has added to the budget's prefix."""
 
     job: DraftJob
     limit: int
@@ -81,7 +77,6 @@ class ModelDrafter:
         n_shared_vocab: ids from here on mean nothing to the target and are never drafted.
         end_tokens: ids after which there is nothing to draft.
         name: the source that its tokens carry.
-        clock: seconds; for `cost_ms`.
     """
 
     def __init__(
@@ -90,14 +85,11 @@ class ModelDrafter:
         n_shared_vocab: int,
         end_tokens: frozenset[int] = frozenset(),
         name: str = "model",
-        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._model = model
         self._n_shared_vocab = n_shared_vocab
         self._end_tokens = end_tokens
         self._name = name
-        self._clock = clock
-        self._step_ms = 0.0
 
     @property
     def name(self) -> str:
@@ -121,10 +113,10 @@ class ModelDrafter:
             own.rest_reason = f"the draft model's KV cache is full: {error.message}"
         return len(own.tokens) - n_before
 
-    def rewind(self, state: DraftState, length: int) -> None:
-        """Forget everything from token `length` on."""
+    def reopen(self, state: DraftState, prompt: Tokens, reference: Tokens | None, n_shared: int) -> None:
+        """Forget everything from token `n_shared` on."""
         own = cast(ModelDraftState, state)
-        own.truncate(length)
+        own.truncate(n_shared)
         own.rest_reason = None
 
     def resting(self, state: DraftState, n_tokens: int) -> str | None:
@@ -135,9 +127,9 @@ class ModelDrafter:
             own.rest_reason = f"the draft model's context of {n_context} tokens is full"
         return own.rest_reason
 
-    def cost_ms(self, state: DraftState, n: int) -> float:
-        """Passes times the moving average of a pass; the unseen tokens ride in the first one."""
-        return n * self._step_ms
+    def lag(self, state: DraftState, n_tokens: int) -> int:
+        """What the cache lacks; the unseen tokens ride in the first draft pass."""
+        return max(0, n_tokens - cast(ModelDraftState, state).n_agreed)
 
     def propose(self, jobs: Seq[DraftJob], cancel: Event | None = None) -> list[Draft]:
         """Draft all jobs side by side, one pass per depth, each until its budget, its stop rule or an end token."""
@@ -146,7 +138,7 @@ class ModelDrafter:
             room = self._model.capabilities.max_rows
             for group in _groups(running, room):
                 self._extend(group, cancel)
-        return [Draft.chain(chain.tokens, self._name, chain.probs, chain.acceptance) for chain in chains]
+        return [self._draft(chain) for chain in chains]
 
     def resolve(self, state: DraftState, outcome: DraftOutcome) -> None:
         """Drop the refused tail."""
@@ -156,21 +148,35 @@ class ModelDrafter:
         """Give the cache line back."""
         cast(ModelDraftState, state).sequence.close()
 
+    def _draft(self, chain: _Chain) -> Draft:
+        if not chain.tokens:
+            return EMPTY_DRAFT
+        return chain.job.budget.prefix.followed_by(Draft.chain(chain.tokens, self._name, chain.probs, chain.acceptance))
+
     def _begin(self, job: DraftJob, cancel: Event | None) -> _Chain:
         state = cast(ModelDraftState, job.state)
         state.agree(job.tokens)
         # the last row of the text must be evaluated again if the cache already holds all of it: its logits are gone
         state.truncate(len(job.tokens) - 1)
         chain = _Chain(job, limit=0, unseen=[])
-        if self._rests(state, job.tokens):
+        prefix = job.budget.prefix.tokens
+        if self._rests(state, job.tokens) or not self._can_continue(job.budget.prefix):
             chain.is_open = False
             return chain
         # the last drafted token is never evaluated, so a context with one free position gives one token
-        chain.limit = min(job.budget.max_tokens, self._model.capabilities.n_context - len(job.tokens) + 1)
-        chain.is_open = chain.limit > 0
+        chain.limit = min(job.budget.max_tokens, self._model.capabilities.n_context - len(job.tokens) + 1) - len(prefix)
+        chain.is_open = chain.limit > 0 and self._pays(job)
         if chain.is_open:
             self._reserve(chain, cancel)
         return chain
+
+    def _can_continue(self, prefix: Draft) -> bool:
+        """Whether a draft can go on after this chain."""
+        return not any(token >= self._n_shared_vocab or token in self._end_tokens for token in prefix.tokens)
+
+    @staticmethod
+    def _pays(job: DraftJob) -> bool:
+        return job.budget.rule is None or job.budget.rule.pays()
 
     def _rests(self, state: ModelDraftState, tokens: Tokens) -> bool:
         """Whether it cannot draft after this text; looks at the tokens that it has not seen."""
@@ -180,16 +186,17 @@ class ModelDrafter:
         return self.resting(state, len(tokens)) is not None
 
     def _reserve(self, chain: _Chain, cancel: Event | None) -> None:
-        state, tokens = chain.state, chain.job.tokens
-        n_unseen = len(tokens) - len(state.tokens)
+        state, tokens, prefix = chain.state, chain.job.tokens, chain.job.budget.prefix.tokens
+        n_unseen = len(tokens) - len(state.tokens) + len(prefix)
         if not state.sequence.reserve(n_unseen + chain.limit - 1):
-            state.rest_reason = "the draft model's KV cache is full"
             chain.is_open = False
+            if not prefix:  # with one, there may be room without it
+                state.rest_reason = "the draft model's KV cache is full"
             return
-        max_rows = self._model.capabilities.max_rows
-        if n_unseen > max_rows:
+        if n_unseen > self._model.capabilities.max_rows:
             self._catch_up(state, tokens, len(tokens) - 1, cancel)
-        chain.unseen = tokens[len(state.tokens) :]
+        chain.unseen = [*tokens[len(state.tokens) :], *prefix]
+        chain.is_open = len(chain.unseen) <= self._model.capabilities.max_rows
 
     def _catch_up(self, state: ModelDraftState, tokens: Tokens, length: int, cancel: Event | None) -> None:
         max_rows = self._model.capabilities.max_rows
@@ -201,25 +208,24 @@ class ModelDrafter:
             state.n_agreed = len(state.tokens)
 
     def _extend(self, chains: list[_Chain], cancel: Event | None) -> None:
-        began = self._clock()
         segments = [Segment(chain.state.sequence, tuple(chain.unseen), n_outputs=1) for chain in chains]
         evaluation = self._model.evaluate(segments, cancel)
         for chain in chains:  # all of them before the first draw, which may fail
             chain.state.sequence.commit(range(len(chain.unseen)))
             chain.state.tokens += chain.unseen
             if not chain.tokens:
-                chain.state.n_agreed = len(chain.state.tokens)
+                chain.state.n_agreed = len(chain.job.tokens)
         last = -1
         for chain in chains:
             last += len(chain.unseen)
             self._draw(chain, evaluation, last)
-        elapsed_ms = (self._clock() - began) * 1e3
-        self._step_ms = elapsed_ms if not self._step_ms else _COST_MEMORY * self._step_ms + (1 - _COST_MEMORY) * elapsed_ms
 
     def _draw(self, chain: _Chain, evaluation: Evaluation, node: int) -> None:
         best, best_logit = self._best(evaluation, node)
         confidence = math.exp(min(0.0, best_logit - float(evaluation.logsumexp([node])[0])))
-        if confidence < chain.job.budget.p_min:  # before the draw: under sampling the token itself must not decide (fairness law)
+        budget = chain.job.budget
+        # before the draw: under sampling the token itself must not decide (fairness law)
+        if confidence < budget.p_min or (budget.rule is not None and not budget.rule.admits(confidence)):
             chain.is_open = False
             return
         token, probs = self._pick(chain, evaluation, node, best)
@@ -227,7 +233,7 @@ class ModelDrafter:
         chain.probs.append(probs)
         chain.acceptance.append(confidence)
         chain.unseen = [token]
-        chain.is_open = len(chain.tokens) < chain.limit and token not in self._end_tokens
+        chain.is_open = len(chain.tokens) < chain.limit and token not in self._end_tokens and self._pays(chain.job)
 
     def _best(self, evaluation: Evaluation, node: int) -> tuple[int, float]:
         """The likeliest token that the target knows too, and its logit."""
@@ -239,11 +245,12 @@ class ModelDrafter:
         return best, float(logits[best])
 
     def _pick(self, chain: _Chain, evaluation: Evaluation, node: int, best: int) -> tuple[int, Distribution | None]:
-        job, depth = chain.job, len(chain.tokens)
+        job, prefix = chain.job, chain.job.budget.prefix
+        depth = len(prefix) + len(chain.tokens)
         if job.mode == "argmax" and not job.chain.needs_history:
             return best, None
         logits = evaluation.rows([node])[0][: self._n_shared_vocab]
-        history = job.tokens + chain.tokens if job.chain.needs_history else []
+        history = [*job.tokens, *prefix.tokens, *chain.tokens] if job.chain.needs_history else []
         if job.mode == "argmax":
             return job.chain.argmax(logits, history), None
         distribution = job.chain.distribution(logits, history)

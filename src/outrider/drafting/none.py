@@ -22,16 +22,16 @@ class NoDrafter:
         """Nothing to catch up on."""
         return 0
 
-    def rewind(self, state: DraftState, length: int) -> None:
+    def reopen(self, state: DraftState, prompt: Tokens, reference: Tokens | None, n_shared: int) -> None:
         """Nothing to forget."""
 
     def resting(self, state: DraftState, n_tokens: int) -> str | None:
         """Never rests: it never works either."""
         return None
 
-    def cost_ms(self, state: DraftState, n: int) -> float:
-        """Free."""
-        return 0.0
+    def lag(self, state: DraftState, n_tokens: int) -> int:
+        """There is no model that could be behind."""
+        return 0
 
     def propose(self, jobs: Seq[DraftJob], cancel: Event | None = None) -> list[Draft]:
         """An empty draft per job."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence as Seq
 
 from outrider.config import SpeculationOptions
 from outrider.errors import EngineError
-from outrider.policy.policy import DraftBudget, StepContext, StepRecord
+from outrider.policy.policy import NO_DRAFT, DraftBudget, StepContext, StepRecord
 from outrider.types import EMPTY_DRAFT, Draft
 
 
@@ -27,12 +27,19 @@ class FixedPolicy:
         options = SpeculationOptions(draft_max=draft_max, draft_p_min=draft_p_min, draft_min=draft_min)
         self._max, self._p_min, self._min = options.draft_max, options.draft_p_min, options.draft_min
 
-    def plan(self, contexts: Seq[StepContext]) -> list[DraftBudget]:
-        """One budget per generation; 0 tokens where no draft could be used in full, or none could be long enough."""
-        return [self._budget(context) for context in contexts]
+    def prepares(self, context: StepContext, drafter: str) -> bool:
+        """Always, unless nothing will ever be drafted: whoever fixes the lengths wants drafts from the first step on."""
+        return self._max > 0
+
+    def plan(self, contexts: Seq[StepContext], drafter: str, candidates: Seq[Seq[Draft]]) -> list[DraftBudget]:
+        """One budget per generation; 0 tokens where an earlier drafter has proposed enough, or no draft could be long enough."""
+        return [
+            NO_DRAFT if drafter not in context.drafters or any(map(self._is_enough, drafts)) else self._budget(context)
+            for context, drafts in zip(contexts, candidates, strict=True)
+        ]
 
     def select(self, contexts: Seq[StepContext], candidates: Seq[Seq[Draft]]) -> list[Draft]:
-        """The first drafter that proposed anything, unless its draft is shorter than `draft_min`.
+        """The first draft that is not shorter than `draft_min`.
 
         Dropping a draft after it was drawn is fair only if it holds no random token. The budget asks drafters to make as
         many tokens deterministic as this rule looks at.
@@ -46,16 +53,19 @@ class FixedPolicy:
         """Nothing to learn: the rules are fixed."""
 
     def _budget(self, context: StepContext) -> DraftBudget:
-        n_tokens = min(self._max, context.max_draft, context.remaining - 1) if context.drafters else 0
+        n_tokens = min(self._max, context.max_draft, context.remaining - 1)
         if n_tokens < max(self._min, 1):
-            return DraftBudget(0)
+            return NO_DRAFT
         return DraftBudget(n_tokens, self._p_min, self._min)
 
+    def _is_enough(self, draft: Draft) -> bool:
+        return len(draft) >= max(self._min, 1)
+
     def _select(self, drafts: Seq[Draft]) -> Draft:
-        draft = next((draft for draft in drafts if len(draft)), EMPTY_DRAFT)
-        if any(probs is not None for probs in draft.probs[: self._min]):
-            raise EngineError(
-                f"drafter {draft.sources[0]!r} sampled one of its first {self._min} tokens, although a shorter draft may be dropped",
-                "this is a bug in that drafter: turn the rule off with --draft-min 0, or don't use that drafter",
-            )
-        return draft if len(draft) >= self._min else EMPTY_DRAFT
+        for draft in drafts:
+            if any(probs is not None for probs in draft.probs[: self._min]):
+                raise EngineError(
+                    f"drafter {draft.sources[0]!r} sampled one of its first {self._min} tokens, although a shorter draft may be dropped",
+                    "this is a bug in that drafter: turn the rule off with --draft-min 0, or don't use that drafter",
+                )
+        return next(filter(self._is_enough, drafts), EMPTY_DRAFT)
